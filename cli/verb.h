@@ -1,0 +1,13 @@
+#pragma once
+
+// A verb is one file with one function that adds its subcommand, its flags and, as the
+// subcommand's callback, its work. Results go to stdout, everything else to stderr; a verb fails by
+// throwing Error, which main prints.
+
+#include <CLI/CLI.hpp>
+
+namespace haul::cli {
+
+void add_tree(CLI::App& app);
+
+}  // namespace haul::cli

@@ -1,0 +1,45 @@
+# A folder of the house is one static library: haul_library(core/base SOURCES … LINK …) makes
+# the target haul_core_base. Its tests are haul_test(core/base SOURCES … LINK …).
+
+function(haul_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                         -Wno-sign-conversion -Werror)
+endfunction()
+
+function(haul_library folder)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  string(REPLACE "/" "_" target "haul_${folder}")
+  add_library(${target} STATIC ${arg_SOURCES})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:include>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
+  haul_warnings(${target})
+  set_property(GLOBAL APPEND PROPERTY HAUL_LIBRARIES ${target})
+endfunction()
+
+function(haul_test folder)
+  if(NOT HAUL_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  string(REPLACE "/" "_" target "test_${folder}")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  haul_warnings(${target})
+  # So that a test which runs the command finds it.
+  target_compile_definitions(${target} PRIVATE HAUL_COMMAND="${PROJECT_BINARY_DIR}/haul")
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+endfunction()
+
+# A libFuzzer target, built only with -DHAUL_FUZZ=ON (clang): haul_fuzzer(safetensors LINK …) from
+# tests/fuzz/safetensors.cpp.
+function(haul_fuzzer name)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  add_executable(fuzz_${name} ${name}.cpp)
+  target_link_libraries(fuzz_${name} PRIVATE ${arg_LINK})
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  haul_warnings(fuzz_${name})
+endfunction()
