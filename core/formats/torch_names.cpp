@@ -122,7 +122,8 @@ class Namer {
 
   // Adds the tensors in a container, whose name is name_.
   void walk(Id id, int depth) {
-    if (depth == kMaxDepth) unsupported(name_, "too deep");
+    if (depth == kMaxDepth)
+      unsupported(name_, fmt::format("it is nested more than {} deep", kMaxDepth));
     spend(pickle_.items(id).size());
     const PickleKind kind = pickle_.kind(id);
     if (is_dict(id)) {
