@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr std::uint64_t kData = 256ULL << 20;
+constexpr std::uint64_t kData = 64ULL << 20;
 
 // A safetensors file of two U8 tensors whose bytes are zero but for one in the middle of each;
 // sparse, so it is made at once.
