@@ -1,6 +1,7 @@
-#include <fmt/format.h>
 #include <memory>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "cli/verb.h"
 #include "core/base/file.h"

@@ -1,17 +1,18 @@
 #include "haul/torch/empty_weights.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <algorithm>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <exception>
 #include <optional>
-#include <torch/library.h>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
 
 // How it works: a dispatch key that nothing else uses is switched on for the thread, and every op
 // passes through on_op below. It sends factories to the meta device and keeps a list of what was

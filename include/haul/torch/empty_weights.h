@@ -4,8 +4,9 @@
 // the calling thread alone and nest. Only tensors made without naming a device are concerned, so
 // values written out by hand (`torch::tensor({1, 2})`) stay what they are.
 
-#include <c10/core/Device.h>
 #include <memory>
+
+#include <c10/core/Device.h>
 
 namespace haul {
 

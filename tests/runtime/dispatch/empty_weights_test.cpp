@@ -1,9 +1,11 @@
 #include "haul/torch/empty_weights.h"
 
-#include <fstream>
-#include <gtest/gtest.h>
-#include <string>
 #include <sys/resource.h>
+
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
 #include <torch/torch.h>
 
 namespace haul {
