@@ -68,7 +68,7 @@ void read_window(const ConfigReader& config, const Variant& variant, Dimensions*
       windowed = 0;
       for (const Json& type : *types) windowed += type == "sliding_attention" ? 1 : 0;
     } else {
-      const std::int64_t full = nullable(config, "max_window_layers", 28, 0);
+      const std::int64_t full = config.size_or_zero({"max_window_layers"}, 28);
       windowed = std::max<std::int64_t>(0, d->layers - full);
     }
   }

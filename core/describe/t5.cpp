@@ -36,8 +36,9 @@ Config read_config(const ConfigReader& config) {
   Config c;
   c.encoder_layers = config.layers({"num_hidden_layers", "num_layers"}, 6);
   const Json* decoder = config.find({"num_decoder_layers"});
-  const bool symmetric = decoder == nullptr || decoder->is_null();
-  c.decoder_layers = symmetric ? c.encoder_layers : config.layers({"num_decoder_layers"}, 0);
+  const bool given = decoder != nullptr && !decoder->is_null();
+  // As many as "num_layers", which the other name does not reach.
+  c.decoder_layers = config.layers({given ? "num_decoder_layers" : "num_layers"}, 6);
   c.feed_forward = read_feed_forward(config);
   c.buckets = config.size({"relative_attention_num_buckets"}, 32);
   c.d.hidden = config.size({"hidden_size", "d_model"}, 512);
