@@ -8,6 +8,10 @@
 
 namespace haul::cli {
 
+// Without torch.
 void add_tree(CLI::App& app);
+
+// On tensors, in cli/torch.
+void add_env(CLI::App& app);
 
 }  // namespace haul::cli

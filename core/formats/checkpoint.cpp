@@ -49,9 +49,10 @@ void add_file(CheckpointBuilder& builder, CheckpointFormat format, const fs::pat
   switch (format) {
     case CheckpointFormat::kSafetensors:
       return add_safetensors(builder, path);
+    case CheckpointFormat::kTorchZip:
+      return add_torch_zip(builder, path);
     case CheckpointFormat::kGguf:
       return add_gguf(builder, path);
-    case CheckpointFormat::kTorchZip:
     case CheckpointFormat::kOffloadFolder:
       break;
   }
