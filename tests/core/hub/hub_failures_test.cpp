@@ -31,8 +31,7 @@ class HubFailure : public HubTest {
   void list_file(const std::string& entry) {
     server_.alter = [=, this](const ServerRequest& request, ServerAnswer& answer) {
       if (!request.path.starts_with("/api/")) return;
-      answer.body =
-          fmt::format(R"({{"sha": "{}", "siblings": [{}]}})", model().commit, entry);
+      answer.body = fmt::format(R"({{"sha": "{}", "siblings": [{}]}})", model().commit, entry);
     };
   }
 
@@ -200,11 +199,11 @@ TEST_F(HubFailure, WrongContentIsRefusedWithBothHashes) {
   server_.alter = [&](const ServerRequest& request, ServerAnswer& answer) {
     if (request.storage) answer.body = other;
   };
-  test::expect_error(ErrorKind::kCorrupt,
-                     AllOf(HasSubstr("org/tiny/model.safetensors: wrong content"),
-                           HasSubstr("expected sha256 " + right),
-                           HasSubstr("found " + test::sha256_of(other))),
-                     [&] { download(); });
+  test::expect_error(
+      ErrorKind::kCorrupt,
+      AllOf(HasSubstr("org/tiny/model.safetensors: wrong content"),
+            HasSubstr("expected sha256 " + right), HasSubstr("found " + test::sha256_of(other))),
+      [&] { download(); });
   expect_nothing_kept();
   EXPECT_FALSE(fs::exists(cache("blobs/" + right + ".incomplete")));
 }
@@ -222,10 +221,10 @@ TEST_F(HubFailure, AnAnswerOfAnotherLengthIsRefused) {
     server_.alter = [&](const ServerRequest& request, ServerAnswer& answer) {
       if (request.storage) answer.body.resize(length);
     };
-    test::expect_error(ErrorKind::kCorrupt,
-                       AllOf(HasSubstr(std::to_string(weights().size())),
-                             HasSubstr(std::to_string(length))),
-                       [&] { download(); });
+    test::expect_error(
+        ErrorKind::kCorrupt,
+        AllOf(HasSubstr(std::to_string(weights().size())), HasSubstr(std::to_string(length))),
+        [&] { download(); });
     expect_nothing_kept();
   }
 }
@@ -276,8 +275,7 @@ TEST_F(HubFailure, AnEtagThatIsNoFileNameIsRefused) {
 TEST_F(HubFailure, ListingsThatAreNoneAreRefused) {
   for (const char* body : {"", "{}", "[]", "null", "<html>", R"({"sha": "x", "siblings": []})"}) {
     server_.alter = [&](const ServerRequest&, ServerAnswer& answer) { answer.body = body; };
-    test::expect_error(ErrorKind::kCorrupt, HasSubstr("/api/models/org/tiny"),
-                       [&] { download(); });
+    test::expect_error(ErrorKind::kCorrupt, HasSubstr("/api/models/org/tiny"), [&] { download(); });
   }
 }
 
@@ -302,9 +300,8 @@ TEST_F(HubFailure, SeveralGgufFilesAskForAChoice) {
 }
 
 TEST_F(HubFailure, TwoDifferentRevisionsAreAContradiction) {
-  test::expect_error(ErrorKind::kUsage, HasSubstr("two revisions"), [&] {
-    HubModel(settings(), *parse_hub_name("org/tiny@a"), "b");
-  });
+  test::expect_error(ErrorKind::kUsage, HasSubstr("two revisions"),
+                     [&] { HubModel(settings(), *parse_hub_name("org/tiny@a"), "b"); });
 }
 
 }  // namespace

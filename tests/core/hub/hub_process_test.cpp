@@ -59,9 +59,7 @@ class HubProcess : public HubTest {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
-  std::string output(const std::string& file) {
-    return read_file(folder_.path() / file, kMiB);
-  }
+  std::string output(const std::string& file) { return read_file(folder_.path() / file, kMiB); }
 
   fs::path partial() { return cache("blobs/" + test::sha256_of(weights()) + ".incomplete"); }
 
@@ -173,8 +171,8 @@ TEST_F(HubProcess, ADiskThatFillsUpOnTheWayIsToldToo) {
   };
   const int code = wait_for(start("filling"));
   const std::string told = output("filling.err");
-  const bool kept = fs::exists(disk / "models--org--tiny/snapshots" / model().commit /
-                               "model.safetensors");
+  const bool kept =
+      fs::exists(disk / "models--org--tiny/snapshots" / model().commit / "model.safetensors");
   fs::remove(disk / "other");
   const int again = wait_for(start("again"));
   const fs::path file = disk / "models--org--tiny/snapshots" / model().commit / "model.safetensors";

@@ -1,11 +1,10 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
+#include "core/hub/hub_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/hub_server.h"
 #include "tests/support/temporary_folder.h"
-
-#include "core/hub/hub_model.h"
 
 namespace haul::core {
 namespace {
