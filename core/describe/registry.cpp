@@ -1,0 +1,28 @@
+#include <algorithm>
+#include <array>
+
+#include "core/describe/family.h"
+
+namespace haul::core {
+
+extern const Family kBert;
+extern const Family kLlama;
+extern const Family kMistral;
+extern const Family kQwen2;
+extern const Family kQwen3;
+
+const Family* find_family(std::string_view class_name, std::string_view model_type) {
+  static const std::array families = {
+      &kBert, &kLlama, &kMistral, &kQwen2, &kQwen3,
+  };
+  for (const Family* family : families) {
+    const bool found = class_name.empty()
+                           ? family->model_type == model_type
+                           : std::find(family->classes.begin(), family->classes.end(),
+                                       class_name) != family->classes.end();
+    if (found) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace haul::core
