@@ -8,7 +8,11 @@
 
 namespace haul::cli {
 
+// Without torch.
 void add_estimate(CLI::App& app);
 void add_tree(CLI::App& app);
+
+// On tensors, in cli/torch.
+void add_env(CLI::App& app);
 
 }  // namespace haul::cli

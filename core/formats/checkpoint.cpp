@@ -50,6 +50,7 @@ void add_file(CheckpointBuilder& builder, CheckpointFormat format, const fs::pat
     case CheckpointFormat::kSafetensors:
       return add_safetensors(builder, path);
     case CheckpointFormat::kTorchZip:
+      return add_torch_zip(builder, path);
     case CheckpointFormat::kGguf:
     case CheckpointFormat::kOffloadFolder:
       break;
