@@ -47,7 +47,8 @@ HubFile read_file_entry(simdjson::dom::object entry, std::string_view source) {
 }
 
 std::string no_access_hint(const Asked& asked) {
-  if (asked.with_token) return "check the name; a private model also needs a token with access to it";
+  if (asked.with_token)
+    return "check the name; a private model also needs a token with access to it";
   return "check the name; for a private model set HF_TOKEN to a token with access to it";
 }
 
@@ -65,15 +66,15 @@ std::string no_access_hint(const Asked& asked) {
                   fmt::format("{}: {} does not answer in time: {}", subject, asked.endpoint, why),
                   "try again; HF_HUB_DOWNLOAD_TIMEOUT sets the seconds to wait");
     case HttpFailure::kCertificate:
-      throw Error(ErrorKind::kResource,
-                  fmt::format("{}: the certificate of {} is not valid: {}", subject,
-                              asked.endpoint, why),
-                  "SSL_CERT_FILE may name your own certificate authorities");
+      throw Error(
+          ErrorKind::kResource,
+          fmt::format("{}: the certificate of {} is not valid: {}", subject, asked.endpoint, why),
+          "SSL_CERT_FILE may name your own certificate authorities");
     default:
-      throw Error(ErrorKind::kResource,
-                  fmt::format("{}: the connection to {} broke off: {}", subject, asked.endpoint,
-                              why),
-                  "run the same command again: it goes on where it stopped");
+      throw Error(
+          ErrorKind::kResource,
+          fmt::format("{}: the connection to {} broke off: {}", subject, asked.endpoint, why),
+          "run the same command again: it goes on where it stopped");
   }
 }
 
@@ -131,9 +132,8 @@ void throw_answer(const HttpAnswer& answer, const Asked& asked) {
                 "name a branch, a tag or a full commit");
   }
   if (code == "EntryNotFound") {
-    throw Error(ErrorKind::kNotFound,
-                fmt::format("{}: no such file at revision '{}'", subject,
-                            printable(asked.revision)));
+    throw Error(ErrorKind::kNotFound, fmt::format("{}: no such file at revision '{}'", subject,
+                                                  printable(asked.revision)));
   }
   if (code == "GatedRepo") {
     throw Error(ErrorKind::kResource,

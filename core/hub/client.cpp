@@ -74,8 +74,8 @@ HttpAnswer HubClient::get(const Get& get, const HttpSink& sink) const {
     if (!is_redirect(answer.status) || location == nullptr) return answer;
     url = redirect_target(url, *location);
   }
-  throw Error(ErrorKind::kResource, fmt::format("{}: redirected more than {} times",
-                                                get.url.text(), kMaxRedirects));
+  throw Error(ErrorKind::kResource,
+              fmt::format("{}: redirected more than {} times", get.url.text(), kMaxRedirects));
 }
 
 HttpAnswer HubClient::head(const Url& from) const {
@@ -126,8 +126,8 @@ std::string HubClient::text(const Url& url, Bytes limit, const Asked& asked) con
   });
   if (answer.failure != HttpFailure::kNone || answer.status != 200) throw_answer(answer, asked);
   if (body.size() > limit) {
-    throw Error(ErrorKind::kCorrupt, fmt::format("{}: the answer is longer than {}", url.text(),
-                                                 format_bytes(limit)));
+    throw Error(ErrorKind::kCorrupt,
+                fmt::format("{}: the answer is longer than {}", url.text(), format_bytes(limit)));
   }
   return body;
 }
@@ -159,10 +159,10 @@ std::string HubClient::range(const Url& url, Bytes first, Bytes last, const Aske
     const std::string* text = answer.header("content-range");
     const auto range = text == nullptr ? std::nullopt : parse_content_range(*text);
     if (!range || range->first != first) {
-      throw Error(ErrorKind::kCorrupt,
-                  fmt::format("{}/{}: asked for bytes {} to {}, the answer is about '{}'",
-                              asked.repository, asked.file, first, last,
-                              text == nullptr ? "" : printable(*text)));
+      throw Error(
+          ErrorKind::kCorrupt,
+          fmt::format("{}/{}: asked for bytes {} to {}, the answer is about '{}'", asked.repository,
+                      asked.file, first, last, text == nullptr ? "" : printable(*text)));
     }
   }
   return body;

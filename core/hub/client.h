@@ -26,8 +26,8 @@ class HubClient {
 
   struct Get {
     Url url;
-    std::string range;     // "bytes=0-99"; empty: all
-    std::string if_range;  // an ETag that only the hub itself knows; not sent elsewhere
+    std::string range;         // "bytes=0-99"; empty: all
+    std::string if_range;      // an ETag that only the hub itself knows; not sent elsewhere
     bool bounded_time = true;  // false for files of any size
   };
   // One request with its redirects, tried once. The sink sees the last answer's body only.

@@ -36,7 +36,7 @@ struct HttpRequest {
 };
 
 struct HttpAnswer {
-  int status = 0;  // 0 when no answer came
+  int status = 0;                                            // 0 when no answer came
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   HttpFailure failure = HttpFailure::kNone;
   std::string reason;  // of the failure

@@ -1,5 +1,3 @@
-#include "core/hub/http.h"
-
 #include <cstdlib>
 #include <curl/curl.h>
 #include <dlfcn.h>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 #include <memory>
 
+#include "core/hub/http.h"
 #include "haul/error.h"
 
 // The macros that check option types stand in the way of calls through pointers.
@@ -142,7 +141,7 @@ HttpAnswer http_send(const HttpRequest& request, const HttpSink& sink) {
     list = curl().slist_append(list, header.c_str());
   }
   const std::unique_ptr<curl_slist, decltype(curl().slist_free_all)> headers(list,
-                                                                         curl().slist_free_all);
+                                                                             curl().slist_free_all);
   const auto set = [handle](CURLoption option, auto value) {
     if (curl().easy_setopt(handle, option, value) != CURLE_OK) {
       throw Error(ErrorKind::kInternal, fmt::format("libcurl refuses option {}", int{option}));

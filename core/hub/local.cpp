@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <set>
-#include <vector>
 
 #include "core/base/big_json.h"
 #include "core/base/file.h"
+#include "core/formats/find_checkpoint.h"
+#include "core/formats/shard_index.h"
 #include "haul/error.h"
 
 namespace haul::core {
@@ -19,69 +18,28 @@ namespace fs = std::filesystem;
 constexpr Bytes kMaxIndex = 256 * kMiB;
 constexpr std::array<std::string_view, 6> kCheckpointEndings{
     ".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json"};
-// Files that end like weights and hold something else.
-constexpr std::array<std::string_view, 5> kNotWeights{
-    "training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt"};
-
-std::vector<std::string> weight_files(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
-    const std::string name = it->path().filename().string();
-    const bool other = std::find(kNotWeights.begin(), kNotWeights.end(), name) != kNotWeights.end();
-    // Files under construction begin with a dot.
-    if (is_checkpoint_name(name) && !name.starts_with(".") && !other && fs::exists(it->path())) {
-      names.push_back(name);
-    }
-  }
-  if (code) {
-    throw Error(ErrorKind::kResource,
-                fmt::format("{}: cannot read the folder: {}", folder.string(), code.message()));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // Whether every shard that an index names lies beside it.
-bool shards_present(const fs::path& index) {
-  const std::string text = read_file(index, kMaxIndex);
-  const BigJson document(text, index.string());
-  simdjson::dom::object map;
-  if (document.root()["weight_map"].get(map)) {
-    if (document.root().get(map)) return false;
-  }
-  std::set<std::string_view> shards;
-  for (const auto field : map) {
-    std::string_view shard;
-    if (!field.value.get(shard)) shards.insert(shard);
-  }
-  return std::all_of(shards.begin(), shards.end(), [&](std::string_view shard) {
-    return fs::exists(index.parent_path() / shard);
+bool shards_present(const fs::path& path) {
+  const BigJson document(read_file(path, kMaxIndex), path.string());
+  if (is_offload_index(document.root())) return true;
+  const ShardIndex index = read_shard_index(document.root(), path.string());
+  return std::all_of(index.files.begin(), index.files.end(), [&](const std::string& shard) {
+    std::error_code ignored;
+    return fs::is_regular_file(path.parent_path() / shard, ignored);
   });
 }
 
-bool has_weights(const fs::path& folder, const std::vector<std::string>& names) {
-  bool whole = false;
-  bool loose_shards = false;
-  bool shards_missing = false;
-  for (const std::string& name : names) {
-    if (name.ends_with(".gguf")) continue;
-    if (name.ends_with(".index.json")) {
-      if (shards_present(folder / name)) return true;
-      shards_missing = true;
-    } else if (name.find("-of-") != name.npos) {
-      loose_shards = true;
-    } else {
-      whole = true;
-    }
+// The folder's checkpoint, or nothing when there is none or it is not whole.
+std::optional<fs::path> whole_checkpoint(const fs::path& folder) {
+  try {
+    const fs::path path = find_checkpoint(folder).path;
+    if (path.extension() == ".json" && !shards_present(path)) return std::nullopt;
+    return path;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+    return std::nullopt;
   }
-  return whole || (loose_shards && !shards_missing);
-}
-
-bool is_offload_folder(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / "index.json", ignored) &&
-         !fs::is_regular_file(folder / "config.json", ignored);
 }
 
 // What a config tells of the library that reads it; timm's has no model_type.
@@ -111,23 +69,10 @@ ModelFiles files_in_folder(const fs::path& folder) {
   ModelFiles files;
   files.folder = folder;
   take_config(folder / "config.json", &files);
-  const std::vector<std::string> names = weight_files(folder);
-  if (has_weights(folder, names) || (names.empty() && is_offload_folder(folder))) {
-    files.checkpoint = folder;
-    return files;
-  }
-  std::vector<std::string> ggufs;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(ggufs),
-               [](const std::string& name) { return name.ends_with(".gguf"); });
-  if (ggufs.size() > 1) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{}: holds {} GGUF files: {}", folder.string(), ggufs.size(),
-                            fmt::join(ggufs, ", ")),
-                "name one of the files");
-  }
-  if (ggufs.size() == 1) {
-    files.checkpoint = folder / ggufs.front();
-    files.config.clear();
+  if (const auto checkpoint = whole_checkpoint(folder)) {
+    const bool gguf = checkpoint->extension() == ".gguf";
+    files.checkpoint = gguf ? *checkpoint : folder;
+    if (gguf) files.config.clear();
   }
   return files;
 }

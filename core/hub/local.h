@@ -16,8 +16,8 @@ bool is_checkpoint_name(std::string_view name);
 
 // The files of a folder. `checkpoint` stays empty when there are no weights, or only some shards
 // of them (Checkpoint::open on the folder then names the missing ones). A lone .gguf is the
-// checkpoint itself; several of them are an Error(kUsage) that lists them, unless weights of
-// another format are there too.
+// checkpoint itself and carries its own config; several of them are an Error(kUsage) that lists
+// them.
 ModelFiles files_in_folder(const std::filesystem::path& folder);
 
 // The model at a path, or nothing when nothing is there. A config.json stands for itself alone:

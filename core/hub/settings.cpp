@@ -45,8 +45,8 @@ std::string expanded(std::string_view text) {
     const bool braces = text.starts_with("${");
     const std::string_view rest = text.substr(braces ? 2 : 1);
     std::size_t end = 0;
-    while (end < rest.size() && (std::isalnum(static_cast<unsigned char>(rest[end])) != 0 ||
-                                 rest[end] == '_')) {
+    while (end < rest.size() &&
+           (std::isalnum(static_cast<unsigned char>(rest[end])) != 0 || rest[end] == '_')) {
       ++end;
     }
     const bool closed = !braces || rest.substr(end).starts_with("}");
@@ -98,8 +98,8 @@ std::string find_token(const fs::path& home) {
   if (token.empty()) token = trimmed(variable("HUGGING_FACE_HUB_TOKEN"));
   if (token.empty()) token = token_from_file(home);
   // A line break would smuggle a header into every request.
-  const bool plain = std::all_of(token.begin(), token.end(),
-                                 [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  const bool plain =
+      std::all_of(token.begin(), token.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
   if (!plain) {
     throw Error(ErrorKind::kUsage, "the hub token holds characters that a token may not",
                 "check HF_TOKEN or the token file");
@@ -136,9 +136,8 @@ HubSettings hub_settings_from_environment() {
   const fs::path home = home_folder();
   settings.endpoint = find_endpoint();
   settings.token = find_token(home);
-  settings.offline =
-      is_true(variable("HF_HUB_OFFLINE").empty() ? variable("TRANSFORMERS_OFFLINE")
-                                                 : variable("HF_HUB_OFFLINE"));
+  settings.offline = is_true(variable("HF_HUB_OFFLINE").empty() ? variable("TRANSFORMERS_OFFLINE")
+                                                                : variable("HF_HUB_OFFLINE"));
   settings.cache = cache_folder(home);
   settings.connect_timeout = timeout("HF_HUB_ETAG_TIMEOUT", settings.connect_timeout);
   settings.stall_timeout = timeout("HF_HUB_DOWNLOAD_TIMEOUT", settings.stall_timeout);

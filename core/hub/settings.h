@@ -12,10 +12,10 @@
 namespace haul::core {
 
 struct HubSettings {
-  Url endpoint;                  // HF_ENDPOINT, or the public hub
-  std::string token;             // HF_TOKEN, or the token file; may be empty
-  bool offline = false;          // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
-  std::filesystem::path cache;   // HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, or below HF_HOME
+  Url endpoint;                 // HF_ENDPOINT, or the public hub
+  std::string token;            // HF_TOKEN, or the token file; may be empty
+  bool offline = false;         // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
+  std::filesystem::path cache;  // HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, or below HF_HOME
   // How long a connection may take (HF_HUB_ETAG_TIMEOUT) and a transfer stand still
   // (HF_HUB_DOWNLOAD_TIMEOUT).
   std::chrono::seconds connect_timeout{10};

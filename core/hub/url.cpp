@@ -106,7 +106,8 @@ Url redirect_target(const Url& from, std::string_view location) {
     refuse(location, "is neither http nor https");
   } else {
     const std::string_view path = std::string_view(from.target).substr(0, from.target.find('?'));
-    to.target = without_fragment(fmt::format("{}{}", path.substr(0, path.rfind('/') + 1), location));
+    to.target =
+        without_fragment(fmt::format("{}{}", path.substr(0, path.rfind('/') + 1), location));
   }
   if (from.scheme == "https" && to.scheme != "https") {
     refuse(location, "leads from https to http; it was not followed");

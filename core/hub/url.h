@@ -10,9 +10,9 @@
 namespace haul::core {
 
 struct Url {
-  std::string scheme;      // "http" or "https"
-  std::string host;        // lower case; an IPv6 address keeps its brackets
-  int port = 0;            // never 0 after parsing
+  std::string scheme;        // "http" or "https"
+  std::string host;          // lower case; an IPv6 address keeps its brackets
+  int port = 0;              // never 0 after parsing
   std::string target = "/";  // path and query, without fragment
 
   std::string text() const;

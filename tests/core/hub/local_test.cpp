@@ -9,7 +9,6 @@
 namespace haul::core {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr const char* kIndex =
@@ -70,7 +69,7 @@ TEST_F(LocalModel, AGgufFileStandsForItself) {
     EXPECT_TRUE(files.config.empty());
   }
   folder_.write("n.gguf", "x");
-  test::expect_error(ErrorKind::kUsage, HasSubstr("2 GGUF files: m.gguf, n.gguf"),
+  test::expect_error(ErrorKind::kUsage, HasSubstr("several GGUF files: m.gguf, n.gguf"),
                      [&] { resolve_model(folder_.path()); });
 }
 
