@@ -55,7 +55,8 @@ void stream_strided(const MappedFile& file, const StoredTensor& tensor, const Si
   const std::size_t rank = tensor.shape.size();
   const auto inner = static_cast<std::size_t>(tensor.shape[rank - 1]);
   const auto inner_step = static_cast<std::size_t>(tensor.strides[rank - 1]) * kWidth;
-  const std::uint64_t rows = element_count(tensor.shape) / inner;
+  std::uint64_t rows = 1;
+  for (std::size_t d = 0; d + 1 < rank; ++d) rows *= static_cast<std::uint64_t>(tensor.shape[d]);
   const std::byte* const base = file.bytes().data() + tensor.offset;
 
   Buffer buffer;
@@ -113,8 +114,8 @@ void stream_tensor(const Checkpoint& checkpoint, const StoredTensor& tensor, Dty
   if (as == tensor.dtype) return stream_stored(file, tensor, sink);
   Buffer cast;
   stream_stored(file, tensor, [&](std::span<const std::byte> piece) {
-    cast.resize(piece.size() / static_cast<std::size_t>(bits(tensor.dtype)) *
-                static_cast<std::size_t>(bits(as)));
+    cast.resize(piece.size() * static_cast<std::size_t>(bits(as)) /
+                static_cast<std::size_t>(bits(tensor.dtype)));
     cast_floats(tensor.dtype, piece, as, cast);
     sink(cast);
   });

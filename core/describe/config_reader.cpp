@@ -27,18 +27,23 @@ ConfigReader::ConfigReader(const Json& json, std::string source)
 
 std::int64_t ConfigReader::size(Keys keys, std::int64_t missing) const {
   const Json* value = find(keys);
-  return value == nullptr ? missing : bounded(*value, *keys.begin(), kMaxSize);
+  return value == nullptr ? missing : bounded(*value, *keys.begin(), 1, kMaxSize);
+}
+
+std::int64_t ConfigReader::size_or_zero(Keys keys, std::int64_t missing) const {
+  const Json* value = find(keys);
+  return value == nullptr ? missing : bounded(*value, *keys.begin(), 0, kMaxSize);
 }
 
 std::optional<std::int64_t> ConfigReader::optional_size(Keys keys) const {
   const Json* value = find(keys);
   if (value == nullptr || value->is_null()) return std::nullopt;
-  return bounded(*value, *keys.begin(), kMaxSize);
+  return bounded(*value, *keys.begin(), 1, kMaxSize);
 }
 
 std::int64_t ConfigReader::layers(Keys keys, std::int64_t missing) const {
   const Json* value = find(keys);
-  return value == nullptr ? missing : bounded(*value, *keys.begin(), kMaxLayers);
+  return value == nullptr ? missing : bounded(*value, *keys.begin(), 1, kMaxLayers);
 }
 
 bool ConfigReader::flag(std::string_view key, bool missing) const {
@@ -88,16 +93,16 @@ void ConfigReader::fail(std::string_view key, std::string_view why) const {
   throw Error(ErrorKind::kCorrupt, fmt::format("{}: \"{}\" {}", source_, key, why));
 }
 
-std::int64_t ConfigReader::bounded(const Json& value, std::string_view key,
+std::int64_t ConfigReader::bounded(const Json& value, std::string_view key, std::int64_t least,
                                    std::int64_t most) const {
   const bool whole = value.is_number_integer();
   const bool fits = whole && (value.is_number_unsigned()
                                   ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
                                   : value.get<std::int64_t>() <= most);
-  if (!fits || value.get<std::int64_t>() < 1) {
-    fail(key, fmt::format("is {}, expected a whole number from 1 to {}",
+  if (!fits || value.get<std::int64_t>() < least) {
+    fail(key, fmt::format("is {}, expected a whole number from {} to {}",
                           value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60),
-                          most));
+                          least, most));
   }
   return value.get<std::int64_t>();
 }

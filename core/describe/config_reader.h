@@ -24,6 +24,8 @@ class ConfigReader {
 
   // 1 to 2^31.
   std::int64_t size(Keys keys, std::int64_t missing) const;
+  // 0 to 2^31.
+  std::int64_t size_or_zero(Keys keys, std::int64_t missing) const;
   // As size; nothing when the key is missing or null.
   std::optional<std::int64_t> optional_size(Keys keys) const;
   // How often a block is repeated: 1 to 10,000.
@@ -41,7 +43,8 @@ class ConfigReader {
   [[noreturn]] void fail(std::string_view key, std::string_view why) const;
 
  private:
-  std::int64_t bounded(const Json& value, std::string_view key, std::int64_t most) const;
+  std::int64_t bounded(const Json& value, std::string_view key, std::int64_t least,
+                       std::int64_t most) const;
 
   const Json* json_;
   std::string source_;

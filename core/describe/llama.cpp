@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <array>
 #include <fmt/format.h>
 
 #include "core/describe/family.h"
 #include "core/describe/modules.h"
+#include "core/describe/rotary.h"
 
 namespace haul::core {
 namespace {
@@ -66,7 +68,7 @@ void read_window(const ConfigReader& config, const Variant& variant, Dimensions*
       windowed = 0;
       for (const Json& type : *types) windowed += type == "sliding_attention" ? 1 : 0;
     } else {
-      const std::int64_t full = nullable(config, "max_window_layers", 28, 0);
+      const std::int64_t full = config.size_or_zero({"max_window_layers"}, 28);
       windowed = std::max<std::int64_t>(0, d->layers - full);
     }
   }
@@ -89,20 +91,6 @@ Dimensions read_dimensions(const ConfigReader& config, const Variant& variant) {
   d.causal = true;
   read_window(config, variant, &d);
   return d;
-}
-
-// How many frequencies the rotary embedding keeps.
-std::int64_t rotary_frequencies(const ConfigReader& config, std::int64_t head_size) {
-  const Json* old_style = config.find({"rope_scaling"});
-  const bool has_old = old_style != nullptr && !old_style->is_null();
-  const ConfigReader rope = config.section(has_old ? "rope_scaling" : "rope_parameters");
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  if (type == "default") return (head_size + 1) / 2;
-  const double share =
-      rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0));
-  if (!(share > 0.0 && share <= 1.0)) config.fail("partial_rotary_factor", "is not in (0, 1]");
-  if (type == "proportional") return head_size / 2;
-  return (static_cast<std::int64_t>(static_cast<double>(head_size) * share) + 1) / 2;
 }
 
 ModuleSpec attention(const ConfigReader& config, const Variant& v, const Dimensions& d) {
@@ -135,14 +123,11 @@ ModuleSpec decoder_layer(const ConfigReader& config, const Variant& v, const Dim
 }
 
 ModuleSpec bare_model(const ConfigReader& config, const Variant& v, const Dimensions& d) {
-  ModuleSpec rotary = module("rotary_emb", fmt::format("{}RotaryEmbedding", v.name));
-  const std::int64_t frequencies = rotary_frequencies(config, d.head_size);
-  add_buffer(&rotary, "inv_freq", Dtype::kF32, {frequencies}, false);
-  add_buffer(&rotary, "original_inv_freq", Dtype::kF32, {frequencies}, false);
   return module("model", fmt::format("{}Model", v.name),
                 embedding("embed_tokens", d.vocabulary, d.hidden),
                 repeated("layers", d.layers, decoder_layer(config, v, d)),
-                rms_norm("norm", fmt::format("{}RMSNorm", v.name), d.hidden), std::move(rotary));
+                rms_norm("norm", fmt::format("{}RMSNorm", v.name), d.hidden),
+                rotary_embedding(config, fmt::format("{}RotaryEmbedding", v.name), d.head_size));
 }
 
 Description describe_variant(const ConfigReader& config, const Variant& v,

@@ -66,6 +66,12 @@ ModuleSpec rms_norm(std::string_view name, std::string_view class_name, std::int
   return result;
 }
 
+ModuleSpec conv2d(std::string_view name, std::int64_t in, std::int64_t out, std::int64_t kernel) {
+  ModuleSpec result = module(name, "Conv2d");
+  add_parameter(&result, "weight", {out, in, kernel, kernel});
+  return result;
+}
+
 ModuleSpec dropout(std::string_view name) {
   return module(name, "Dropout");
 }

@@ -35,6 +35,8 @@ ModuleSpec embedding(std::string_view name, std::int64_t count, std::int64_t wid
 ModuleSpec layer_norm(std::string_view name, std::int64_t width, Bias bias = Bias::kPresent);
 // A norm without bias, under the class name of its model.
 ModuleSpec rms_norm(std::string_view name, std::string_view class_name, std::int64_t width);
+// Square kernel, no bias, no groups: weight (out, in, kernel, kernel).
+ModuleSpec conv2d(std::string_view name, std::int64_t in, std::int64_t out, std::int64_t kernel);
 ModuleSpec dropout(std::string_view name);
 // The module behind a config's activation ("gelu_new", "silu", …). Throws Error(kUnsupported) for
 // one that Transformers does not know.

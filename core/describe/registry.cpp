@@ -6,14 +6,19 @@
 namespace haul::core {
 
 extern const Family kBert;
+extern const Family kBloom;
+extern const Family kGpt2;
+extern const Family kIdefics;
 extern const Family kLlama;
 extern const Family kMistral;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kResNet;
+extern const Family kT5;
 
 const Family* find_family(std::string_view class_name, std::string_view model_type) {
   static const std::array families = {
-      &kBert, &kLlama, &kMistral, &kQwen2, &kQwen3,
+      &kBert, &kBloom, &kGpt2, &kIdefics, &kLlama, &kMistral, &kQwen2, &kQwen3, &kResNet, &kT5,
   };
   for (const Family* family : families) {
     const bool found = class_name.empty()

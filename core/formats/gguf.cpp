@@ -17,7 +17,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint32_t kMaxDimensions = 4;
-constexpr std::size_t kMaxNameInMessage = 200;
 
 [[noreturn]] void corrupt(std::string message) {
   throw Error(ErrorKind::kCorrupt, std::move(message));
@@ -25,11 +24,8 @@ constexpr std::size_t kMaxNameInMessage = 200;
 
 // A name from the file as a message may show it.
 std::string shown(std::string_view name) {
-  std::string text;
-  for (const char c : name.substr(0, kMaxNameInMessage)) {
-    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return name.size() > kMaxNameInMessage ? text + "…" : text;
+  constexpr std::size_t kLongest = 200;
+  return name.size() <= kLongest ? std::string(name) : std::string(name.substr(0, kLongest)) + "…";
 }
 
 // The bytes of the header from front to back.

@@ -56,9 +56,8 @@ void add_gguf(CheckpointBuilder& builder, const fs::path& path) {
     const fs::path next = path.parent_path() / (stem + ending(part));
     const Part found = add_part(builder, next);
     if (found.number != part.number || found.count != part.count) {
-      throw Error(ErrorKind::kCorrupt,
-                  fmt::format("{}: it says that it is part {} of {}", next.string(),
-                              found.number + 1, found.count));
+      throw Error(ErrorKind::kCorrupt, fmt::format("{}: it says that it is part {} of {}",
+                                                   next.string(), found.number + 1, found.count));
     }
   }
 }

@@ -16,12 +16,6 @@ constexpr Bytes kAlignment = 8;
               fmt::format("tensor '{}' cannot be written to safetensors: {}", tensor, why));
 }
 
-Bytes data_size(const HeaderTensor& tensor) {
-  const auto size = checked_size(tensor.dtype, tensor.shape);
-  if (!size) refuse(tensor.name, "its shape fills no whole bytes");
-  return *size;
-}
-
 std::string quoted(const std::string& text) {
   try {
     return Json(text).dump();
@@ -38,17 +32,23 @@ std::string little_endian(Bytes value) {
   return bytes;
 }
 
-Bytes total_size(const std::vector<HeaderTensor>& tensors) {
+}  // namespace
+
+Bytes safetensors_size(const HeaderTensor& tensor) {
+  const auto size = checked_size(tensor.dtype, tensor.shape);
+  if (!size) refuse(tensor.name, "its shape fills no whole bytes");
+  return *size;
+}
+
+Bytes safetensors_size(const std::vector<HeaderTensor>& tensors) {
   Bytes total = 0;
   for (const HeaderTensor& tensor : tensors) {
-    if (__builtin_add_overflow(total, data_size(tensor), &total)) {
+    if (__builtin_add_overflow(total, safetensors_size(tensor), &total)) {
       refuse(tensor.name, "all together are larger than 2^64 bytes");
     }
   }
   return total;
 }
-
-}  // namespace
 
 std::string safetensors_prefix(const std::vector<HeaderTensor>& tensors,
                                const SafetensorsMetadata& metadata) {
@@ -69,7 +69,7 @@ std::string safetensors_prefix(const std::vector<HeaderTensor>& tensors,
   for (const HeaderTensor& tensor : tensors) {
     if (tensor.name == "__metadata__") refuse(tensor.name, "the name is reserved");
     if (!seen.insert(tensor.name).second) refuse(tensor.name, "the name is given twice");
-    const Bytes end = offset + data_size(tensor);
+    const Bytes end = offset + safetensors_size(tensor);
     separate();
     json +=
         fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", quoted(tensor.name),
@@ -91,7 +91,7 @@ std::string safetensors_prefix(const std::vector<HeaderTensor>& tensors,
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      const std::vector<HeaderTensor>& tensors,
                                      const SafetensorsMetadata& metadata)
-    : file_(path), path_(path.string()), due_(total_size(tensors)) {
+    : file_(path), path_(path.string()), due_(safetensors_size(tensors)) {
   file_.write(safetensors_prefix(tensors, metadata));
 }
 

@@ -9,11 +9,11 @@ namespace haul::core {
 
 ShardPlan plan_shards(const std::vector<HeaderTensor>& tensors, Bytes max_shard_size) {
   ShardPlan plan;
+  plan.total_size = safetensors_size(tensors);
   Shard current;
   Bytes filled = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Bytes size = byte_count(tensors[i].dtype, tensors[i].shape);
-    plan.total_size += size;
+    const Bytes size = safetensors_size(tensors[i]);
     if (size > max_shard_size) {
       plan.shards.push_back({"", {i}});
       continue;

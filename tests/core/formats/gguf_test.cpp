@@ -144,7 +144,7 @@ TEST(Gguf, OpensAFile) {
 TEST(Gguf, RefusesOtherMagic) {
   GgufBytes file;
   file.magic = "PK\x03z";
-  expect_corrupt(file.bytes(), HasSubstr("begins with 'PK?z'"));
+  expect_corrupt(file.bytes(), HasSubstr("begins with 'PK\\x03z'"));
   expect_corrupt("GG", HasSubstr("begins with 'GG'"));
   expect_corrupt("", HasSubstr("no GGUF file"));
 }
