@@ -162,15 +162,16 @@ TEST_F(HubTest, AListingWithoutHashesIsCompletedByHead) {
 }
 
 TEST_F(HubTest, AFileWhoseSizeOnlyTheAnswerTellsIsChecked) {
-  const std::string listing = R"({"sha": ")" + model().commit + R"(", "siblings": [
-      {"rfilename": "config.json", "blobId": ")" +
-                              test::git_sha1_of(model().files["config.json"].content) + R"("}]})";
+  const std::string content = model().files["config.json"].content;
+  const std::string listing =
+      R"({"sha": ")" + model().commit + R"(", "siblings": [{"rfilename": "config.json"}]})";
   server_.alter = [&](const test::ServerRequest& request, test::ServerAnswer& answer) {
     if (request.path.starts_with("/api/")) answer.body = listing;
-    if (request.method == "HEAD") answer.body.clear();
+    if (request.method == "HEAD") {
+      answer.headers = {{"X-Linked-Etag", '"' + test::git_sha1_of(content) + '"'}};
+    }
   };
-  EXPECT_EQ(read_file(download().folder / "config.json", 1000),
-            model().files["config.json"].content);
+  EXPECT_EQ(read_file(download().folder / "config.json", 1000), content);
 }
 
 TEST_F(HubTest, AnEmptyFileIsAFile) {
