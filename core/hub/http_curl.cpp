@@ -185,8 +185,4 @@ HttpAnswer http_send(const HttpRequest& request, const HttpSink& sink) {
   return std::move(transfer.answer);
 }
 
-bool http_available() {
-  return true;
-}
-
 }  // namespace haul::core

@@ -193,6 +193,7 @@ struct HubServer::State {
 HubServer::HubServer(const std::string& certificate, const std::string& key)
     : state_(std::make_unique<State>()) {
   state_->owner = this;
+  ::setenv("no_proxy", "*", 1);  // loopback is not behind the machine's proxy
   const auto make = [&]() -> std::unique_ptr<httplib::Server> {
     if (certificate.empty()) return std::make_unique<httplib::Server>();
     return std::make_unique<httplib::SSLServer>(certificate.c_str(), key.c_str());
