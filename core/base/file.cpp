@@ -26,6 +26,9 @@ namespace fs = std::filesystem;
               hint);
 }
 
+// A large file goes to disk while it is being written, so that commit has little to wait for.
+constexpr Bytes kWriteback = 32 * kMiB;
+
 class Descriptor {
  public:
   explicit Descriptor(int value) : value_(value) {}
@@ -131,6 +134,10 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     size_ += static_cast<Bytes>(count);
   }
+  if (size_ - started_ < kWriteback) return;
+  ::sync_file_range(descriptor_, static_cast<off_t>(started_),
+                    static_cast<off_t>(size_ - started_), SYNC_FILE_RANGE_WRITE);
+  started_ = size_;
 }
 
 void AtomicFile::write(std::string_view text) {
