@@ -9,7 +9,7 @@ namespace haul::core {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxLayers = 10'000;
+constexpr std::int64_t kMaxLayers = 2'000;
 
 const Json& empty_object() {
   static const Json empty = Json::object();
