@@ -1,7 +1,8 @@
 #include "core/describe/config_reader.h"
 
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 
