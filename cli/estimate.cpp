@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fmt/format.h>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "cli/estimate_report.h"
 #include "cli/model.h"

@@ -1,6 +1,7 @@
-#include <fmt/format.h>
 #include <memory>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "cli/model.h"
 #include "cli/tree_view.h"

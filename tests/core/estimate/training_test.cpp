@@ -1,6 +1,7 @@
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <map>
 
 #include "haul/error.h"
 #include "haul/estimate.h"
