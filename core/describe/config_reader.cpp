@@ -1,7 +1,8 @@
 #include "core/describe/config_reader.h"
 
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 
@@ -9,7 +10,7 @@ namespace haul::core {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxLayers = 10'000;
+constexpr std::int64_t kMaxLayers = 2'000;
 
 const Json& empty_object() {
   static const Json empty = Json::object();

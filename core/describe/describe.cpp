@@ -90,21 +90,25 @@ Description describe_config(const Json& json, std::string_view source,
 
 Described describe(const ModelFiles& files, const DescribeOptions& options) {
   Described result;
+  std::optional<StoredTensors> tensors;
+  if (files.config.empty() && has_tensors(files)) tensors.emplace(files);
+  const bool from_metadata = tensors && !tensors->config().is_null();
   Architecture architecture;
-  if (!files.config.empty()) {
-    const std::string source = files.config.string();
-    const Json json = read_json(files.config);
+  if (!files.config.empty() || from_metadata) {
+    const std::string source = from_metadata ? files.name : files.config.string();
+    const Json json = from_metadata ? tensors->config() : read_json(files.config);
     const ConfigReader config(json, source);
     architecture = find_architecture(config, options);
     if (architecture.family != nullptr || !has_tensors(files)) {
+      result.from = from_metadata ? DescribedFrom::kCheckpoint : DescribedFrom::kConfig;
       result.description = describe_architecture(config, architecture, source, options);
       const bool stored = options.dtype == WeightDtype::kStored;
       if (!has_tensors(files) || (result.description.tied.empty() && !stored)) return result;
-      const StoredTensors tensors(files);
+      if (!tensors) tensors.emplace(files);
       const std::string_view prefix = architecture.family->base_prefix;
-      untie_stored(tensors, prefix, &result.description);
-      if (stored) set_stored_dtypes(tensors, prefix, &result.description);
-      result.notes = tensors.notes();
+      untie_stored(*tensors, prefix, &result.description);
+      if (stored) set_stored_dtypes(*tensors, prefix, &result.description);
+      result.notes = tensors->notes();
       return result;
     }
   }
@@ -112,11 +116,11 @@ Described describe(const ModelFiles& files, const DescribeOptions& options) {
     throw Error(ErrorKind::kNotFound,
                 fmt::format("{}: neither a config.json nor a checkpoint", files.name));
   }
-  const StoredTensors tensors(files);
-  result.description = describe_tensors(tensors.headers(), files.name);
+  if (!tensors) tensors.emplace(files);
+  result.description = describe_tensors(tensors->headers(), files.name);
   result.description.architecture = std::move(architecture.name);
   result.from = DescribedFrom::kCheckpoint;
-  result.notes = tensors.notes();
+  result.notes = tensors->notes();
   return result;
 }
 

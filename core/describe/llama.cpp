@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+
 #include <fmt/format.h>
 
 #include "core/describe/family.h"

@@ -1,4 +1,5 @@
 #include <array>
+
 #include <fmt/format.h>
 
 #include "core/describe/family.h"
