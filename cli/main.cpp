@@ -5,6 +5,8 @@
 int main(int argc, char** argv) {
   return haul::cli::run_command(argc, argv, [&](CLI::App& app) {
     haul::cli::add_convert(app);
+    haul::cli::add_download(app);
+    haul::cli::add_estimate(app);
     haul::cli::add_tree(app);
     haul::cli::add_torch_verbs(app, argv);
   });

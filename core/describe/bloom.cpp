@@ -17,6 +17,7 @@ Dimensions read_dimensions(const ConfigReader& config) {
   d.intermediate = 4 * d.hidden;
   d.vocabulary = config.size({"vocab_size"}, 250880);
   d.causal = true;
+  d.score_bias = true;
   return d;
 }
 

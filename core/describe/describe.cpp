@@ -4,7 +4,7 @@
 
 #include "core/describe/family.h"
 #include "core/describe/size_check.h"
-#include "core/describe/stored_weights.h"
+#include "core/describe/stored_tensors.h"
 #include "haul/error.h"
 
 namespace haul::core {
@@ -48,22 +48,15 @@ std::optional<Dtype> config_dtype(const ConfigReader& config) {
   return std::nullopt;
 }
 
-}  // namespace
-
-bool knows_architecture(const Json& config, const DescribeOptions& options) {
-  return find_architecture(ConfigReader(config, "config"), options).family != nullptr;
-}
-
-Description describe_config(const Json& json, std::string_view source,
-                            const DescribeOptions& options) {
-  const ConfigReader config(json, std::string(source));
-  const Architecture architecture = find_architecture(config, options);
+Description describe_architecture(const ConfigReader& config, const Architecture& architecture,
+                                  std::string_view source, const DescribeOptions& options) {
   if (architecture.family == nullptr) {
-    throw Error(
-        ErrorKind::kUnsupported,
-        fmt::format("{}: the architecture \"{}\" is not one that haul knows by its config", source,
-                    architecture.name.empty() ? config.text("model_type", "") : architecture.name),
-        "with a checkpoint beside it, its tensors' names describe the model");
+    const std::string name =
+        architecture.name.empty() ? config.text("model_type", "") : architecture.name;
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{}: the architecture \"{}\" is not one that haul knows by its config",
+                            source, name),
+                "with a checkpoint beside it, its tensors' names describe the model");
   }
   Description result = architecture.family->describe(config, architecture.name);
   result.root.name.clear();
@@ -75,33 +68,55 @@ Description describe_config(const Json& json, std::string_view source,
   return result;
 }
 
+bool has_tensors(const ModelFiles& files) {
+  return !files.checkpoint.empty() || !files.remote_tensors.empty();
+}
+
+}  // namespace
+
+bool needs_headers(const ModelFiles& files, const DescribeOptions& options) {
+  if (files.config.empty() || options.dtype == WeightDtype::kStored) return true;
+  const Json config = read_json(files.config);
+  const Family* family =
+      find_architecture(ConfigReader(config, files.config.string()), options).family;
+  return family == nullptr || family->ties == Ties::kInCheckpoint;
+}
+
+Description describe_config(const Json& json, std::string_view source,
+                            const DescribeOptions& options) {
+  const ConfigReader config(json, std::string(source));
+  return describe_architecture(config, find_architecture(config, options), source, options);
+}
+
 Described describe(const ModelFiles& files, const DescribeOptions& options) {
   Described result;
-  const std::span<const HeaderTensor> tensors = files.remote_tensors;
+  Architecture architecture;
   if (!files.config.empty()) {
-    const Json config = read_json(files.config);
-    const ConfigReader reader(config, files.config.string());
-    const Architecture architecture = find_architecture(reader, options);
-    if (architecture.family != nullptr || tensors.empty()) {
-      result.description = describe_config(config, files.config.string(), options);
+    const std::string source = files.config.string();
+    const Json json = read_json(files.config);
+    const ConfigReader config(json, source);
+    architecture = find_architecture(config, options);
+    if (architecture.family != nullptr || !has_tensors(files)) {
+      result.description = describe_architecture(config, architecture, source, options);
+      const bool stored = options.dtype == WeightDtype::kStored;
+      if (!has_tensors(files) || (result.description.tied.empty() && !stored)) return result;
+      const StoredTensors tensors(files);
       const std::string_view prefix = architecture.family->base_prefix;
-      const auto never = [](std::size_t, std::size_t) { return false; };
-      untie_stored(tensors, never, prefix, &result.description);
-      if (options.dtype == WeightDtype::kStored) {
-        set_stored_dtypes(tensors, prefix, &result.description);
-      }
+      untie_stored(tensors, prefix, &result.description);
+      if (stored) set_stored_dtypes(tensors, prefix, &result.description);
+      result.notes = tensors.notes();
       return result;
     }
-    result.description.architecture = architecture.name;
   }
-  if (tensors.empty()) {
+  if (!has_tensors(files)) {
     throw Error(ErrorKind::kNotFound,
                 fmt::format("{}: neither a config.json nor a checkpoint", files.name));
   }
+  const StoredTensors tensors(files);
+  result.description = describe_tensors(tensors.headers(), files.name);
+  result.description.architecture = std::move(architecture.name);
   result.from = DescribedFrom::kCheckpoint;
-  std::string architecture = std::move(result.description.architecture);
-  result.description = describe_tensors(tensors, files.name);
-  result.description.architecture = std::move(architecture);
+  result.notes = tensors.notes();
   return result;
 }
 

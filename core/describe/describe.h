@@ -32,6 +32,7 @@ enum class DescribedFrom { kConfig, kCheckpoint };
 struct Described {
   Description description;
   DescribedFrom from = DescribedFrom::kConfig;
+  std::vector<std::string> notes;  // the checkpoint's remarks for the user, where it was opened
 };
 
 // A known architecture is described from its config, and its ties are checked against the
@@ -40,8 +41,10 @@ struct Described {
 // an unknown architecture without a checkpoint, Error(kNotFound) when there is neither.
 Described describe(const ModelFiles& files, const DescribeOptions& options = {});
 
-// Whether a config is of a family that describe_config knows.
-bool knows_architecture(const Json& config, const DescribeOptions& options = {});
+// Whether a description without the checkpoint's headers would be impossible or might be wrong: an
+// unknown architecture, ties that the config does not tell, stored dtypes. For a caller that must
+// fetch them.
+bool needs_headers(const ModelFiles& files, const DescribeOptions& options = {});
 
 // From a config alone; `source` names it in messages. A config without "architectures" is the bare
 // model of its "model_type".

@@ -12,6 +12,12 @@
 
 namespace haul::core {
 
+// Where it is written which weights are tied.
+enum class Ties {
+  kInConfig,
+  kInCheckpoint,  // the config does not tell; a checkpoint that holds them apart does
+};
+
 struct Family {
   std::string_view model_type;
   std::span<const std::string_view> classes;  // the bare model first
@@ -19,6 +25,7 @@ struct Family {
   std::string_view base_prefix;
   // Builds float32 parameters; the caller sets `architecture`. Throws Error for bad values.
   Description (*describe)(const ConfigReader& config, std::string_view class_name);
+  Ties ties = Ties::kInConfig;
 };
 
 // The family that has this class or, when the class is empty, this model_type; else nullptr.

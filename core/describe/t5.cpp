@@ -47,6 +47,7 @@ Config read_config(const ConfigReader& config) {
   c.d.head_size = config.size({"head_dim", "d_kv"}, 64);
   c.d.intermediate = config.size({"d_ff"}, 2048);
   c.d.gated_mlp = c.feed_forward.gated;
+  c.d.score_bias = true;
   c.d.vocabulary = config.size({"vocab_size"}, 32128);
   return c;
 }
@@ -176,6 +177,6 @@ constexpr std::array<std::string_view, 6> kClasses = {
 
 }  // namespace
 
-extern const Family kT5 = {"t5", kClasses, "transformer", describe};
+extern const Family kT5 = {"t5", kClasses, "transformer", describe, Ties::kInCheckpoint};
 
 }  // namespace haul::core

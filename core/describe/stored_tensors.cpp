@@ -1,7 +1,6 @@
-#include "core/describe/stored_weights.h"
+#include "core/describe/stored_tensors.h"
 
-#include <optional>
-#include <string>
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -50,17 +49,47 @@ void set_dtypes(const StoredNames& names, std::span<const HeaderTensor> tensors,
 
 }  // namespace
 
-void untie_stored(std::span<const HeaderTensor> tensors, const SameWeights& same,
-                  std::string_view base_prefix, Description* description) {
-  if (description->tied.empty()) return;
-  const StoredNames names(tensors, base_prefix);
+StoredTensors::StoredTensors(const ModelFiles& files) : remote_(files.remote_tensors) {
+  if (files.checkpoint.empty()) return;
+  checkpoint_ = Checkpoint::open(files.checkpoint);
+  opened_.reserve(checkpoint_->tensors().size());
+  for (const StoredTensor& tensor : checkpoint_->tensors()) {
+    opened_.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+}
+
+std::span<const HeaderTensor> StoredTensors::headers() const {
+  return checkpoint_ ? std::span<const HeaderTensor>(opened_) : remote_;
+}
+
+bool StoredTensors::same_values(std::size_t a, std::size_t b) const {
+  if (!checkpoint_) return false;
+  const StoredTensor& left = checkpoint_->tensors()[a];
+  const StoredTensor& right = checkpoint_->tensors()[b];
+  const bool alike = left.dtype == right.dtype && left.shape == right.shape &&
+                     left.strides == right.strides && left.coding == right.coding;
+  if (!alike) return false;
+  if (left.file == right.file && left.offset == right.offset) return true;
+  const std::span<const std::byte> ours = checkpoint_->bytes(left);
+  const std::span<const std::byte> theirs = checkpoint_->bytes(right);
+  return std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+}
+
+std::vector<std::string> StoredTensors::notes() const {
+  return checkpoint_ ? checkpoint_->notes() : std::vector<std::string>();
+}
+
+void untie_stored(const StoredTensors& tensors, std::string_view base_prefix,
+                  Description* description) {
+  const StoredNames names(tensors.headers(), base_prefix);
   std::vector<std::vector<std::string>> kept;
   for (std::vector<std::string>& group : description->tied) {
     const auto source = names.find(group.front());
     std::vector<std::string> tied;
     for (std::string& name : group) {
       const auto index = names.find(name);
-      const bool own = source && index && *source != *index && !same(*source, *index);
+      const bool own =
+          source && index && *source != *index && !tensors.same_values(*source, *index);
       if (!own) tied.push_back(std::move(name));
     }
     if (tied.size() > 1) kept.push_back(std::move(tied));
@@ -68,9 +97,10 @@ void untie_stored(std::span<const HeaderTensor> tensors, const SameWeights& same
   description->tied = std::move(kept);
 }
 
-void set_stored_dtypes(std::span<const HeaderTensor> tensors, std::string_view base_prefix,
+void set_stored_dtypes(const StoredTensors& tensors, std::string_view base_prefix,
                        Description* description) {
-  set_dtypes(StoredNames(tensors, base_prefix), tensors, "", &description->root);
+  const std::span<const HeaderTensor> headers = tensors.headers();
+  set_dtypes(StoredNames(headers, base_prefix), headers, "", &description->root);
 }
 
 void set_dtype(Dtype dtype, ModuleSpec* module) {
