@@ -127,6 +127,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  const Bytes before = size_;
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
@@ -134,10 +135,11 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     size_ += static_cast<Bytes>(count);
   }
-  if (size_ - started_ < kWriteback) return;
-  ::sync_file_range(descriptor_, static_cast<off_t>(started_),
-                    static_cast<off_t>(size_ - started_), SYNC_FILE_RANGE_WRITE);
-  started_ = size_;
+  const Bytes begin = before / kWriteback * kWriteback;
+  const Bytes end = size_ / kWriteback * kWriteback;
+  if (begin == end) return;
+  ::sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                    SYNC_FILE_RANGE_WRITE);
 }
 
 void AtomicFile::write(std::string_view text) {

@@ -60,7 +60,6 @@ class AtomicFile {
   std::filesystem::path temporary_;
   int descriptor_ = -1;
   Bytes size_ = 0;
-  Bytes started_ = 0;  // of these the kernel was asked to write to disk
 };
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
