@@ -239,6 +239,22 @@ def test_offload_entries_that_point_into_safetensors_are_read(tmp_path):
     assert_same(load_folder(tmp_path / "out"), expected)
 
 
+def test_accelerate_reads_the_offload_folder_that_haul_writes(tmp_path):
+    generator = torch.Generator().manual_seed(7)
+    tensors = {}
+    for dtype in TORCH_DTYPES:
+        for shape in [(), (4,), (3, 5), (0, 2)]:
+            tensors[f"{str(dtype)[6:]}.{len(shape)}"] = any_tensor(dtype, shape, generator)
+    save_file(tensors, tmp_path / "in.safetensors")
+    writer = os.path.join(os.path.dirname(HAUL), "tests/support/write_offload_folder")
+    subprocess.run([writer, tmp_path / "in.safetensors", tmp_path / "offload"], check=True)
+    index = json.loads((tmp_path / "offload" / "index.json").read_text())
+    kinds = ["safetensors_file" in entry for entry in index.values()]
+    assert any(kinds) and not all(kinds)
+    loader = OffloadedWeightsLoader(save_folder=str(tmp_path / "offload"))
+    assert_same({name: loader[name] for name in loader}, tensors)
+
+
 def broken_files():
     def file(header, data=b"", size=None):
         text = header if isinstance(header, bytes) else json.dumps(header).encode()

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <gtest/gtest.h>
 #include <limits>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace haul::core {
 namespace {

@@ -1,10 +1,12 @@
 #include "core/convert/convert.h"
 
-#include <cstring>
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 #include <unistd.h>
+
+#include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "core/convert/tensor_stream.h"
 #include "core/formats/checkpoint_builder.h"

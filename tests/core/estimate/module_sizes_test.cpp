@@ -1,6 +1,7 @@
 #include "haul/module_sizes.h"
 
 #include <chrono>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
