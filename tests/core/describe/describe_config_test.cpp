@@ -175,6 +175,13 @@ TEST(DescribeConfig, NamesAnArchitectureThatItDoesNotKnow) {
                      [] { described(R"({"model_type": "foo"})", bare()); });
 }
 
+TEST(DescribeConfig, SaysThatAConfigNamesNoArchitecture) {
+  for (const DescribeOptions& options : {DescribeOptions{}, bare()}) {
+    test::expect_error(ErrorKind::kUnsupported, HasSubstr("names no architecture"),
+                       [&] { described("{}", options); });
+  }
+}
+
 TEST(DescribeConfig, RefusesSizesThatNoMachineCouldHold) {
   test::expect_error(ErrorKind::kCorrupt, HasSubstr("more than 2^56 elements"), [] {
     described(R"({"model_type": "llama", "num_attention_heads": 2147483648,
