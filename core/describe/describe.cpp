@@ -52,6 +52,9 @@ Description describe_architecture(const ConfigReader& config, const Architecture
   if (architecture.family == nullptr) {
     const std::string name =
         architecture.name.empty() ? config.text("model_type", "") : architecture.name;
+    if (name.empty()) {
+      throw Error(ErrorKind::kUnsupported, fmt::format("{}: names no architecture", source));
+    }
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{}: the architecture \"{}\" is not one that haul knows by its config",
                             source, name),

@@ -96,6 +96,18 @@ TEST(DescribeConfig, CountsTimmsResNet50) {
   EXPECT_EQ(resnet.root.class_name, "ResNet");
 }
 
+TEST(DescribeConfig, SizesADecoderLayerOfIdefics80B) {
+  const Description idefics = described(R"({"architectures": ["IdeficsForVisionText2Text"],
+      "model_type": "idefics", "hidden_size": 8192, "intermediate_size": 22016,
+      "num_hidden_layers": 80, "num_attention_heads": 64, "cross_layer_interval": 4})");
+  Bytes layer = 0;
+  for (const NamedTensor& tensor : all_tensors(idefics)) {
+    if (tensor.name.starts_with("model.layers.79."))
+      layer += byte_count(tensor.dtype, tensor.shape);
+  }
+  EXPECT_EQ(layer, 3'238'068'736U);
+}
+
 TEST(DescribeConfig, GivesWeightsTheConfigsDtypeWhenAskedForTheStoredOne) {
   DescribeOptions options;
   EXPECT_EQ(find(all_tensors(described(kLlama8B, options)), "lm_head.weight").dtype, Dtype::kF32);
@@ -161,6 +173,13 @@ TEST(DescribeConfig, NamesAnArchitectureThatItDoesNotKnow) {
                      [] { described(R"({"architectures": ["FooForBar"], "model_type": "foo"})"); });
   test::expect_error(ErrorKind::kUnsupported, HasSubstr("\"foo\""),
                      [] { described(R"({"model_type": "foo"})", bare()); });
+}
+
+TEST(DescribeConfig, SaysThatAConfigNamesNoArchitecture) {
+  for (const DescribeOptions& options : {DescribeOptions{}, bare()}) {
+    test::expect_error(ErrorKind::kUnsupported, HasSubstr("names no architecture"),
+                       [&] { described("{}", options); });
+  }
 }
 
 TEST(DescribeConfig, RefusesSizesThatNoMachineCouldHold) {
