@@ -228,6 +228,12 @@ EstimateReport estimate(const Flags& flags) {
     const core::Checkpoint checkpoint = core::Checkpoint::open(model.files.checkpoint);
     quantised_file = checkpoint.format() == core::CheckpointFormat::kGguf;
     report.file_bytes = checkpoint.stored_bytes();
+  } else if (!model.files.remote_tensors.empty()) {
+    Bytes sum = 0;
+    for (const core::HeaderTensor& tensor : model.files.remote_tensors) {
+      sum += byte_count(tensor.dtype, tensor.shape);
+    }
+    report.file_bytes = sum;
   }
   if (flags.train.empty()) {
     fill_inference(flags, stored, quantised_file, &report);
