@@ -82,6 +82,11 @@ ConfigReader ConfigReader::section(std::string_view key) const {
   return {missing ? empty_object() : *value, fmt::format("{}: \"{}\"", source_, key)};
 }
 
+bool ConfigReader::has(std::string_view key) const {
+  const Json* value = find({key});
+  return value != nullptr && !value->is_null();
+}
+
 const Json* ConfigReader::find(Keys keys) const {
   for (const std::string_view key : keys) {
     const auto found = json_->find(std::string(key));

@@ -38,6 +38,8 @@ class ConfigReader {
   // A nested object, or an empty reader when it is missing or null.
   ConfigReader section(std::string_view key) const;
 
+  // Whether the key is there and not null.
+  bool has(std::string_view key) const;
   // The first of the keys that is there, null included; nullptr when none is.
   const Json* find(Keys keys) const;
   [[noreturn]] void fail(std::string_view key, std::string_view why) const;

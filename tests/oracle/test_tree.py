@@ -11,8 +11,10 @@ import subprocess
 import pytest
 import timm
 import torch
+import transformers
 from accelerate.utils import find_tied_parameters
 from configs import CASES, FAMILIES, build, random_config
+from safetensors.torch import save_file
 
 HAUL = os.environ.get("HAUL", "build/haul")
 
@@ -26,7 +28,7 @@ DTYPES = {
 
 def haul_tree(path, *flags):
     done = subprocess.run([HAUL, "tree", str(path), "--json", *flags], capture_output=True, text=True)
-    assert done.returncode == 0, f"{path.read_text()}\n{done.stderr}"
+    assert done.returncode == 0, f"{path}: {done.stderr}"
     return json.loads(done.stdout)
 
 
@@ -122,3 +124,60 @@ def test_a_timm_resnet_is_the_one_that_timm_builds(name, classes, tmp_path):
     with torch.device("meta"):
         model = timm.create_model(name, num_classes=1000 if classes is None else classes)
     assert_same(haul_tree(path), model, name)
+
+
+def tiny_t5(folder, extra=None):
+    """A T5 of random weights in a folder, its head untied when `extra` changes it."""
+    torch.manual_seed(3)
+    config = transformers.T5Config(d_model=8, d_kv=4, d_ff=12, num_layers=2, num_heads=2,
+                                   vocab_size=31, feed_forward_proj="gated-gelu")
+    model = transformers.T5ForConditionalGeneration(config)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for name in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"):
+        del state[name]
+    state.update(extra or {})
+    config.architectures = ["T5ForConditionalGeneration"]
+    config.save_pretrained(folder)
+    return state
+
+
+def assert_loads_alike(folder):
+    model = transformers.T5ForConditionalGeneration.from_pretrained(folder)
+    assert_same(haul_tree(folder), model, str(folder))
+    return model
+
+
+@pytest.mark.parametrize("own", [(), ("lm_head",), ("lm_head", "decoder.embed_tokens")])
+def test_a_checkpoint_with_tables_of_its_own_unties_them(own, tmp_path):
+    extra = {f"{name}.weight": torch.randn(31, 8) for name in own}
+    save_file(tiny_t5(tmp_path, extra), tmp_path / "model.safetensors", {"format": "pt"})
+    model = assert_loads_alike(tmp_path)
+    assert (model.lm_head.weight is model.shared.weight) == (not own)
+
+
+def test_equal_and_shared_tables_stay_tied(tmp_path):
+    state = tiny_t5(tmp_path)
+    state["lm_head.weight"] = state["shared.weight"].clone()
+    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    assert_loads_alike(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    state["lm_head.weight"] = state["shared.weight"]
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    assert_loads_alike(tmp_path)
+
+
+def test_an_unknown_architecture_has_the_tensors_of_its_checkpoint(tmp_path):
+    config = transformers.GPTNeoXConfig(hidden_size=8, num_hidden_layers=12, num_attention_heads=2,
+                                        intermediate_size=12, vocab_size=31)
+    model = transformers.GPTNeoXForCausalLM(config).to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    tree = haul_tree(tmp_path)
+    ours = {
+        f"{path}.{name}": (dtype, shape)
+        for path, _, parameters, _ in flatten_tree(tree)
+        for name, dtype, shape in parameters
+    }
+    assert ours == {n: (DTYPES[p.dtype], tuple(p.shape)) for n, p in model.named_parameters()}
+    layers = tree["children"]["gpt_neox"]["children"]["layers"]["children"]
+    assert list(layers) == [str(i) for i in range(12)]
+    assert {layer["class"] for layer in layers.values()} == set(tree["no_split"]) == {"Block"}

@@ -139,6 +139,20 @@ TEST(DescribeConfig, SeparatesTheLayersOfAnEncoderDecoder) {
 
 TEST(DescribeConfig, TakesTheBareModelOfAConfigWithoutArchitectures) {
   EXPECT_EQ(described(R"({"model_type": "gpt2", "n_layer": 1})").root.class_name, "GPT2Model");
+  EXPECT_EQ(described(R"({"model_type": "bert", "architectures": []})").architecture, "BertModel");
+}
+
+TEST(DescribeConfig, KnowsTheOldNameOfT5WithItsHead) {
+  const Description t5 = described(R"({"architectures": ["T5WithLMHeadModel"], "model_type": "t5",
+      "num_layers": 1})");
+  EXPECT_EQ(t5.root.class_name, "T5ForConditionalGeneration");
+  EXPECT_EQ(t5.tied.front().back(), "lm_head.weight");
+}
+
+TEST(DescribeConfig, RefusesLayersThatDiffer) {
+  test::expect_error(ErrorKind::kUnsupported, HasSubstr("\"per_layer_config\""), [] {
+    described(R"({"model_type": "llama", "per_layer_config": {"0": {"hidden_size": 8}}})");
+  });
 }
 
 TEST(DescribeConfig, NamesAnArchitectureThatItDoesNotKnow) {

@@ -5,6 +5,7 @@
 #include "core/describe/describe.h"
 #include "tests/core/formats/safetensors_text.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/gguf_bytes.h"
 #include "tests/support/temporary_folder.h"
 
 namespace haul::core {
@@ -118,6 +119,29 @@ TEST(Describe, TakesACheckpointWithoutAConfig) {
   const auto described = describe(files);
   EXPECT_EQ(described.from, DescribedFrom::kCheckpoint);
   EXPECT_EQ(described.description.root.parameters.front().dtype, Dtype::kF16);
+}
+
+TEST(Describe, TakesAGgufFileByItsMetadataWithTransformersNames) {
+  const test::TemporaryFolder folder;
+  test::GgufBytes file;
+  file.text("general.architecture", "llama")
+      .u32("llama.block_count", 1)
+      .u32("llama.context_length", 128)
+      .u32("llama.embedding_length", 8)
+      .u32("llama.feed_forward_length", 16)
+      .u32("llama.attention.head_count", 2)
+      .u32("llama.attention.head_count_kv", 1)
+      .f32("llama.attention.layer_norm_rms_epsilon", 0.5f)
+      .f32("llama.rope.freq_base", 20000);
+  file.floats("token_embd.weight", {8, 3}, std::vector<float>(24));
+  ModelFiles files;
+  files.name = "m.gguf";
+  files.checkpoint = folder.write("m.gguf", file.bytes());
+  const auto described = describe(files);
+  EXPECT_EQ(described.description.architecture, "LlamaForCausalLM");
+  EXPECT_EQ(described.description.dimensions->layers, 1);
+  EXPECT_EQ(described.description.tied.size(), 1U);
+  EXPECT_EQ(described.from, DescribedFrom::kCheckpoint);
 }
 
 TEST(Describe, SaysWhatIsMissing) {
