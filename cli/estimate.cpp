@@ -204,6 +204,23 @@ void fill_fit(const Flags& flags, const Description& description, EstimateReport
   report->fit = judged(flags.fit, size, size);
 }
 
+// Whether the weights lie here in a file that a run must expand.
+bool fill_file(const core::ModelFiles& files, EstimateReport* report) {
+  if (!files.checkpoint.empty()) {
+    const core::Checkpoint checkpoint = core::Checkpoint::open(files.checkpoint);
+    report->file_bytes = checkpoint.stored_bytes();
+    return checkpoint.format() == core::CheckpointFormat::kGguf;
+  }
+  if (!files.remote_tensors.empty()) {
+    Bytes sum = 0;
+    for (const core::HeaderTensor& tensor : files.remote_tensors) {
+      sum += byte_count(tensor.dtype, tensor.shape);
+    }
+    report->file_bytes = sum;
+  }
+  return false;
+}
+
 EstimateReport estimate(const Flags& flags) {
   const std::vector<RowDtype> dtypes = row_dtypes(flags);
   DescribedModel model = find_model(flags);
@@ -223,12 +240,7 @@ EstimateReport estimate(const Flags& flags) {
     report.rows.push_back(peer_row(report.sizes, dtype));
     report.true_rows.push_back(true_row(description, dtype));
   }
-  bool quantised_file = false;
-  if (!model.files.checkpoint.empty()) {
-    const core::Checkpoint checkpoint = core::Checkpoint::open(model.files.checkpoint);
-    quantised_file = checkpoint.format() == core::CheckpointFormat::kGguf;
-    report.file_bytes = checkpoint.stored_bytes();
-  }
+  const bool quantised_file = fill_file(model.files, &report);
   if (flags.train.empty()) {
     fill_inference(flags, stored, quantised_file, &report);
   } else {

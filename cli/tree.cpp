@@ -8,6 +8,7 @@
 #include "cli/verb.h"
 
 namespace haul::cli {
+
 void add_tree(CLI::App& app) {
   struct Flags {
     std::string model;
