@@ -1,14 +1,16 @@
 #include "core/hub/cache.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <random>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include <fmt/format.h>
 
 #include "core/base/file.h"
 #include "core/hub/name.h"

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/base/terminal.h"
 #include "core/hub/name.h"

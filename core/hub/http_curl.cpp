@@ -1,9 +1,11 @@
-#include <cstdlib>
-#include <curl/curl.h>
 #include <dlfcn.h>
+
+#include <cstdlib>
 #include <exception>
-#include <fmt/format.h>
 #include <memory>
+
+#include <curl/curl.h>
+#include <fmt/format.h>
 
 #include "core/hub/http.h"
 #include "haul/error.h"

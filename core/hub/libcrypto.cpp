@@ -1,7 +1,9 @@
 #include "core/hub/libcrypto.h"
 
-#include <array>
 #include <dlfcn.h>
+
+#include <array>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

@@ -1,15 +1,17 @@
 #include "core/hub/partial_file.h"
 
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/hub/name.h"
 #include "haul/error.h"

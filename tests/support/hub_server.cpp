@@ -1,11 +1,12 @@
 #include "tests/support/hub_server.h"
 
 #include <algorithm>
-#include <httplib.h>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
+
+#include <httplib.h>
+#include <nlohmann/json.hpp>
 
 #include "core/hub/hash.h"
 

@@ -1,14 +1,16 @@
 // What only whole processes can show: two at once, one killed in the middle, a full disk.
 
-#include <csignal>
 #include <fcntl.h>
-#include <fstream>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include <gtest/gtest.h>
 
 #include "core/base/file.h"
 #include "core/base/json.h"

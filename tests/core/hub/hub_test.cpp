@@ -1,4 +1,5 @@
 #include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "core/base/file.h"
