@@ -1,6 +1,7 @@
 #include "core/convert/convert.h"
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/base/file.h"
