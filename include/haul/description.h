@@ -62,7 +62,8 @@ struct Dimensions {
 
 struct Description {
   ModuleSpec root;
-  // Each group lists the full names that share one tensor; the first is where it is counted.
+  // Each group lists the full names that share one tensor, in registration order; it is counted
+  // under the first.
   std::vector<std::vector<std::string>> tied;
   std::vector<std::string> no_split;  // class names
   std::string architecture;           // "LlamaForCausalLM"; empty when unknown
