@@ -36,6 +36,7 @@ int run(int argc, char** argv) {
   CLI::App app{"haul runs and trains models that are bigger than the machine's memory", "haul"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "haul 0.1.0");
+  add_map(app);
   add_tree(app);
   try {
     app.parse(normalised(argc, argv));

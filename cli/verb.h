@@ -8,6 +8,7 @@
 
 namespace haul::cli {
 
+void add_map(CLI::App& app);
 void add_tree(CLI::App& app);
 
 }  // namespace haul::cli

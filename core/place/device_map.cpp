@@ -66,6 +66,35 @@ struct Trie {
   }
 };
 
+// Finds a name's device by its longest prefix in a map, which must outlive it.
+class DeviceLookup {
+ public:
+  explicit DeviceLookup(const DeviceMap& map) {
+    for (const auto& [name, device] : map) devices_.emplace(name, device);
+  }
+
+  std::optional<Device> operator()(std::string_view name) const {
+    for (;;) {
+      if (const auto found = devices_.find(name); found != devices_.end()) return found->second;
+      if (name.empty()) return std::nullopt;
+      const std::size_t dot = name.rfind('.');
+      name = dot == name.npos ? std::string_view{} : name.substr(0, dot);
+    }
+  }
+
+ private:
+  std::unordered_map<std::string_view, Device> devices_;
+};
+
+void collect_modules(const ModuleSpec& module, const std::string& path,
+                     std::unordered_set<std::string>* out) {
+  for (const ModuleSpec& child : module.children) {
+    std::string name = path.empty() ? child.name : path + "." + child.name;
+    collect_modules(child, name, out);
+    out->insert(std::move(name));
+  }
+}
+
 }  // namespace
 
 Device parse_device(std::string_view text) {
@@ -120,15 +149,7 @@ DeviceMap clean_device_map(const DeviceMap& map) {
 }
 
 std::optional<Device> device_of(const DeviceMap& map, std::string_view name) {
-  const std::pair<std::string, Device>* best = nullptr;
-  for (const auto& entry : map) {
-    const std::string& key = entry.first;
-    const bool covers = key.empty() || (name.starts_with(key) &&
-                                        (name.size() == key.size() || name[key.size()] == '.'));
-    if (covers && (best == nullptr || key.size() >= best->first.size())) best = &entry;
-  }
-  if (best == nullptr) return std::nullopt;
-  return best->second;
+  return DeviceLookup(map)(name);
 }
 
 std::vector<std::vector<std::string>> find_tied_parameters(const Description& description) {
@@ -156,24 +177,10 @@ std::vector<std::vector<std::string>> find_tied_parameters(const Description& de
 }
 
 DeviceMapCheck check_device_map(const Description& description, const DeviceMap& map) {
-  std::unordered_map<std::string_view, Device> devices;
-  for (const auto& [name, device] : map) devices.emplace(name, device);
-
-  const auto lookup = [&](std::string_view name) -> std::optional<Device> {
-    for (std::string_view prefix = name;;) {
-      if (const auto found = devices.find(prefix); found != devices.end()) return found->second;
-      if (prefix.empty()) return std::nullopt;
-      const std::size_t dot = prefix.rfind('.');
-      prefix = dot == prefix.npos ? std::string_view{} : prefix.substr(0, dot);
-    }
-  };
-
+  const DeviceLookup lookup(map);
   DeviceMapCheck result;
-  const ModuleSizes sizes = compute_module_sizes(description);
   std::unordered_set<std::string> modules;
-  for (ModuleSizes::Index i = 0; i < sizes.nodes().size(); ++i) {
-    if (sizes[i].kind == ModuleSizes::Kind::kModule) modules.insert(sizes.name(i));
-  }
+  collect_modules(description.root, "", &modules);
   for (const auto& [name, device] : map) {
     if (!name.empty() && !modules.contains(name)) result.unknown_keys.push_back(name);
   }
@@ -188,6 +195,21 @@ DeviceMapCheck check_device_map(const Description& description, const DeviceMap&
     });
     if (!together) result.split_ties.push_back(group);
   }
+  return result;
+}
+
+std::vector<DeviceUse> weights_by_device(const Description& description, const SizeOptions& sizes,
+                                         const DeviceMap& map) {
+  const DeviceLookup lookup(map);
+  const ModuleSizes table = compute_module_sizes(description, sizes);
+  std::map<Device, Bits> totals;
+  for (const auto& [name, device] : map) totals[device];
+  for (ModuleSizes::Index i = 0; i < table.nodes().size(); ++i) {
+    if (table[i].module != nullptr || table[i].bits == 0) continue;
+    if (const auto device = lookup(table.name(i))) totals[*device] += table[i].bits;
+  }
+  std::vector<DeviceUse> result;
+  for (const auto& [device, bits] : totals) result.push_back({device, bits});
   return result;
 }
 

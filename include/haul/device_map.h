@@ -89,6 +89,14 @@ DeviceMapCheck check_device_map(const Description& description, const DeviceMap&
 // which the model registers their first tensor.
 std::vector<std::vector<std::string>> find_tied_parameters(const Description& description);
 
+// What a map puts on each device, in bits; a shared tensor counts once, where its first name lies.
+struct DeviceUse {
+  Device device;
+  Bits bits = 0;
+};
+std::vector<DeviceUse> weights_by_device(const Description& description, const SizeOptions& sizes,
+                                         const DeviceMap& map);
+
 enum class MapMode : std::uint8_t { kAuto, kBalanced, kBalancedLow0, kSequential };
 // "auto", "balanced", "balanced_low_0", "sequential"; throws Error(kUsage) that lists the four.
 MapMode parse_map_mode(std::string_view text);
@@ -105,6 +113,7 @@ struct MapOptions {
 struct InferredMap {
   DeviceMap map;
   std::vector<std::string> warnings;
+  std::vector<Budget> reserves;  // room that was kept free on a device for offloaded layers
   // Devices that got nothing, and the least they would have needed.
   std::vector<Budget> minimum_needed;
   // Where Accelerate itself would have failed and this map is ours: its exception's name, or
@@ -116,12 +125,18 @@ struct InferredMap {
 // is a valid map and says so.
 InferredMap infer_auto_device_map(const Description& description, const MaxMemory& memory,
                                   const MapOptions& options);
+struct BalanceOptions {
+  bool low_zero = false;
+  // The budgets are what the machine has free, not what the user asked for: a single accelerator
+  // then keeps a tenth back.
+  bool from_machine = false;
+};
 // Accelerate's budgets for "auto", "balanced" and "balanced_low_0".
 struct BalancedMemory {
   MaxMemory memory;
   std::string peer_failure;  // as above
 };
 BalancedMemory get_balanced_memory(const Description& description, const MaxMemory& memory,
-                                   const MapOptions& options, bool low_zero);
+                                   const MapOptions& options, const BalanceOptions& balance);
 
 }  // namespace haul
