@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/model.h"
 #include "core/base/file.h"
 #include "haul/error.h"
 
@@ -119,8 +120,10 @@ Description load_description(const PlacementFlags& flags) {
   if (flags.tree.empty() == flags.model.empty()) {
     throw Error(ErrorKind::kUsage, "give a MODEL or --tree FILE");
   }
-  const std::string& file = flags.tree.empty() ? flags.model : flags.tree;
-  return read_tree(core::read_file(file, kMaxTreeFile), file);
+  if (!flags.tree.empty()) return read_tree(core::read_file(flags.tree, kMaxTreeFile), flags.tree);
+  DescribedModel model = describe_model(flags.model, {false, core::WeightDtype::kStored});
+  for (const std::string& note : model.notes) fmt::print(stderr, "note: {}\n", note);
+  return std::move(model.described.description);
 }
 
 MapOptions map_options(const PlacementFlags& flags, const Description& description) {

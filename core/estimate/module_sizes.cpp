@@ -74,14 +74,15 @@ class ModuleSizesBuilder {
 
  private:
   void add_module(const ModuleSpec& module, ModuleSizes::Index parent) {
-    const auto self = add_node(module.name, &module, 0, parent, ModuleSizes::Kind::kModule);
+    const auto self = next_index();
+    result_.nodes_.push_back(
+        {&module.name, &module, nullptr, 0, parent, self, ModuleSizes::Kind::kModule, {}});
     for (const ParameterSpec& p : module.parameters) {
       const Bits bits = options_.buffers_only ? 0 : tensor_bits(p.name, p.dtype, p.shape);
-      add_node(p.name, nullptr, bits, self, ModuleSizes::Kind::kParameter);
+      add_tensor(p, bits, self, ModuleSizes::Kind::kParameter);
     }
     for (const BufferSpec& b : module.buffers) {
-      add_node(b.name, nullptr, tensor_bits(b.name, b.dtype, b.shape), self,
-               ModuleSizes::Kind::kBuffer);
+      add_tensor(b, tensor_bits(b.name, b.dtype, b.shape), self, ModuleSizes::Kind::kBuffer);
     }
     for (const ModuleSpec& child : module.children) {
       const std::size_t length = path_.size();
@@ -89,14 +90,17 @@ class ModuleSizesBuilder {
       add_module(child, self);
       path_.resize(length);
     }
-    result_.nodes_[self].end = static_cast<ModuleSizes::Index>(result_.nodes_.size());
+    result_.nodes_[self].end = next_index();
   }
 
-  ModuleSizes::Index add_node(const std::string& segment, const ModuleSpec* module, Bits bits,
-                              ModuleSizes::Index parent, ModuleSizes::Kind kind) {
-    const auto index = static_cast<ModuleSizes::Index>(result_.nodes_.size());
-    result_.nodes_.push_back({&segment, module, bits, parent, index + 1, kind});
-    return index;
+  template <typename Spec>
+  void add_tensor(const Spec& spec, Bits bits, ModuleSizes::Index parent, ModuleSizes::Kind kind) {
+    result_.nodes_.push_back(
+        {&spec.name, nullptr, &spec.shape, bits, parent, next_index() + 1, kind, spec.dtype});
+  }
+
+  ModuleSizes::Index next_index() const {
+    return static_cast<ModuleSizes::Index>(result_.nodes_.size());
   }
 
   Bits tensor_bits(const std::string& segment, Dtype dtype, const Shape& shape) {

@@ -58,6 +58,7 @@ struct Dimensions {
   std::int64_t sliding_window = 0;   // tokens kept by windowed layers; 0: all
   std::int64_t windowed_layers = 0;  // how many of L use the window
   bool causal = false;               // decodes token by token with a KV cache
+  bool score_bias = false;           // adds a bias to attention scores: relative positions, ALiBi
 };
 
 struct Description {

@@ -57,10 +57,12 @@ class ModuleSizes {
   struct Node {
     const std::string* segment;  // last part of the name
     const ModuleSpec* module;    // null for a tensor
-    Bits bits;                   // of everything at and below this node
+    const Shape* shape;          // null for a module
+    Bits bits;                   // at and below this node; 0 for a tensor counted elsewhere
     Index parent;                // of the root: itself
     Index end;                   // one past the last node below this one
     Kind kind;
+    Dtype dtype;  // of a tensor, its own
   };
 
   const std::vector<Node>& nodes() const { return nodes_; }
