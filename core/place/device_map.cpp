@@ -8,10 +8,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/place/device_lookup.h"
 #include "haul/error.h"
 
 namespace haul {
 namespace {
+
+using core::DeviceLookup;
 
 // Entries of a map by the parts of their names.
 struct Trie {
@@ -64,26 +67,6 @@ struct Trie {
       child->collect(path.empty() ? segment : path + "." + segment, out);
     }
   }
-};
-
-// Finds a name's device by its longest prefix in a map, which must outlive it.
-class DeviceLookup {
- public:
-  explicit DeviceLookup(const DeviceMap& map) {
-    for (const auto& [name, device] : map) devices_.emplace(name, device);
-  }
-
-  std::optional<Device> operator()(std::string_view name) const {
-    for (;;) {
-      if (const auto found = devices_.find(name); found != devices_.end()) return found->second;
-      if (name.empty()) return std::nullopt;
-      const std::size_t dot = name.rfind('.');
-      name = dot == name.npos ? std::string_view{} : name.substr(0, dot);
-    }
-  }
-
- private:
-  std::unordered_map<std::string_view, Device> devices_;
 };
 
 void collect_modules(const ModuleSpec& module, const std::string& path,

@@ -75,6 +75,7 @@ class Search {
   // Of several equal executors the first is used first.
   bool twin_is_free(std::size_t e) const {
     if (e == 0 || count_[e] > 0 || count_[e - 1] > 0) return false;
+    if (goal_ == Goal::kLowFirst && e == 1) return false;
     Executor twin = world_.executors[e - 1];
     twin.device = world_.executors[e].device;
     return twin == world_.executors[e];

@@ -8,7 +8,9 @@ namespace haul::core {
 std::vector<Choice> allowed_choices(const World& world) {
   std::vector<Choice> result;
   const auto count = static_cast<std::uint8_t>(world.executors.size());
-  for (std::uint8_t e = 0; e < count; ++e) result.push_back({e, Store::kHere});
+  for (std::uint8_t e = 0; e < count; ++e) {
+    if (world.executors[e].holds_weights) result.push_back({e, Store::kHere});
+  }
   for (std::uint8_t e = 0; e < count; ++e) {
     if (world.ram > 0 && world.executors[e].link > 0) result.push_back({e, Store::kRam});
   }
@@ -116,25 +118,24 @@ double lower_bound(const World& world) {
   }
   double everything = 0;
   Size total = 0;
-  Size extras = 0;
   for (const Unit& unit : world.units) {
     everything += std::max(static_cast<double>(unit.touched) / fastest, unit.operations / speed);
     total += unit.weights;
-    extras += unit.extra;
   }
   double bound = everything;
-  const Size in_ram = world.computes_on_cpu() ? world.executors.back().capacity : world.ram;
-  const Size held = std::min(kNoLimit, gpu_room) + std::min(kNoLimit, in_ram);
+  const Size held = gpu_room + std::min(kNoLimit, world.ram);
   const bool cpu = world.computes_on_cpu();
   // What no memory holds is read from disk.
-  if (total > held) bound = std::max(bound, static_cast<double>(total - held) / world.disk_bandwidth);
+  if (total > held)
+    bound = std::max(bound, static_cast<double>(total - held) / world.disk_bandwidth);
   // What no GPU holds goes over a link or is computed on the CPU, the least touched units first.
   if (world.has_gpu() && total > gpu_room) {
     std::vector<std::uint32_t> by_density(world.units.size());
     std::iota(by_density.begin(), by_density.end(), 0U);
     const auto density = [&](std::uint32_t u) {
       const Unit& unit = world.units[u];
-      return static_cast<double>(unit.touched) / static_cast<double>(std::max<Size>(1, unit.weights));
+      return static_cast<double>(unit.touched) /
+             static_cast<double>(std::max<Size>(1, unit.weights));
     };
     std::sort(by_density.begin(), by_density.end(),
               [&](std::uint32_t a, std::uint32_t b) { return density(a) < density(b); });

@@ -33,16 +33,17 @@ enum class Store : std::uint8_t { kHere, kRam, kDisk };
 
 struct Unit {
   Size weights = 0;
-  Size touched = 0;      // bytes of them that a pass reads
-  Size piece = 0;        // the largest part that is copied at once
-  Size extra = 0;        // KV cache: lies with the executor
+  Size touched = 0;       // bytes of them that a pass reads
+  Size piece = 0;         // the largest part that is copied at once
+  Size extra = 0;         // KV cache: lies with the executor
   double operations = 0;  // of a pass
 };
 
 struct Executor {
   Device device;
   Size capacity = 0;
-  Size fixed = 0;  // taken as soon as it is used: context, activations, workspace
+  bool holds_weights = true;  // false: a CPU without a budget, which only computes
+  Size fixed = 0;             // taken as soon as it is used: context, activations, workspace
   double bandwidth = 1;
   double speed = 1;
   double link = 0;  // bytes a second from RAM; 0: the executor reads RAM itself
@@ -62,9 +63,7 @@ struct World {
   bool computes_on_cpu() const {
     return !executors.empty() && executors.back().device == kCpuDevice;
   }
-  bool has_gpu() const {
-    return !executors.empty() && executors.front().device.is_accelerator();
-  }
+  bool has_gpu() const { return !executors.empty() && executors.front().device.is_accelerator(); }
 };
 
 struct Choice {
@@ -80,11 +79,11 @@ struct Timing {
   double seconds = std::numeric_limits<double>::infinity();
   double chain = 0;
   double disk = 0;
-  std::vector<double> link;        // by executor
-  std::vector<int> slots;          // by executor: 0 when nothing is copied to it
-  std::vector<Size> slot_bytes;    // by executor: all of its slots
-  std::vector<Size> used;          // by executor; RAM held for others is in ram_used
-  Size ram_used = 0;               // all of RAM, a computing CPU included
+  std::vector<double> link;      // by executor
+  std::vector<int> slots;        // by executor: 0 when nothing is copied to it
+  std::vector<Size> slot_bytes;  // by executor: all of its slots
+  std::vector<Size> used;        // by executor; RAM held for others is in ram_used
+  Size ram_used = 0;             // all of RAM, a computing CPU included
   Size disk_used = 0;
   int hops = 0;
 };

@@ -1,0 +1,30 @@
+#pragma once
+
+// Good choices of places for worlds of any size, in about linear time. Each function returns
+// nothing when its way of filling does not fit.
+
+#include <optional>
+#include <vector>
+
+#include "core/place/world.h"
+
+namespace haul::core {
+
+// Several starting points for the fastest choice; the caller takes the best.
+std::vector<Choices> fast_choices(const World& world);
+
+// All weights on GPUs, each with one run of consecutive units: the fullest GPU as empty as that
+// allows. With `low_first` the first GPU holds as little as the others leave for it.
+std::optional<Choices> balanced_choices(const World& world, bool low_first);
+
+// The first device that still has room, in the order GPUs, RAM, disk.
+std::vector<Choices> sequential_choices(const World& world);
+
+// Everything on disk, copied to one executor.
+std::vector<Choices> all_on_disk(const World& world);
+
+// Moves single units while that makes the pass faster, and then takes units off disk and RAM where
+// it costs no time. `tries` bounds the predictions made.
+void improve(const World& world, Choices* choices, std::size_t tries);
+
+}  // namespace haul::core
