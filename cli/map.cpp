@@ -1,10 +1,10 @@
+#include <algorithm>
 #include <fmt/format.h>
 #include <memory>
 
 #include "cli/placement.h"
 #include "cli/verb.h"
 #include "core/base/json.h"
-#include "haul/error.h"
 
 namespace haul::cli {
 namespace {
@@ -16,54 +16,65 @@ Json device_json(Device device) {
   return to_string(device);
 }
 
-Json bytes_json(Bits bits) {
-  if (bits % 8 == 0) return bits / 8;
-  return exact_bytes(bits);
-}
-
 Json budgets_json(const std::vector<Budget>& budgets) {
   Json result = Json::object();
-  for (const Budget& item : budgets) result[to_string(item.device)] = bytes_json(item.bits);
+  for (const Budget& item : budgets) {
+    // Balancing by the peer's rules can leave a fraction of a byte.
+    result[to_string(item.device)] =
+        item.bits % 8 == 0 ? Json(item.bits / 8) : Json(exact_bytes(item.bits));
+  }
   return result;
 }
 
-Json report_json(const MapReport& report) {
+Bytes room_left(const PlanDevice& device) {
+  return *device.budget - std::min(*device.budget, device.used());
+}
+
+// Everything on a device that is not weights.
+Bytes reserve(const PlanDevice& device) {
+  return device.used() - device.weights;
+}
+
+Json map_json(const Plan& plan) {
   Json result;
   result["device_map"] = Json::object();
-  for (const auto& [name, device] : report.map) result["device_map"][name] = device_json(device);
-  result["max_memory"] = budgets_json(report.memory);
-  result["warnings"] = report.warnings;
+  for (const auto& [name, device] : plan.map) result["device_map"][name] = device_json(device);
+  result["max_memory"] = budgets_json(plan.memory);
+  result["warnings"] = plan.warnings;
   result["devices"] = Json::array();
-  for (const DeviceRow& row : report.devices) {
-    Json item;
-    item["device"] = device_json(row.device);
-    item["budget"] = row.budget ? bytes_json(*row.budget) : Json();
-    item["weights"] = bytes_json(row.weights);
-    item["reserve"] = bytes_json(row.reserve);
-    item["free"] = row.budget ? bytes_json(row.free()) : Json();
-    result["devices"].push_back(std::move(item));
+  for (const PlanDevice& device : plan.devices) {
+    result["devices"].push_back({{"device", device_json(device.device)},
+                                 {"budget", device.budget ? Json(*device.budget) : Json()},
+                                 {"weights", device.weights},
+                                 {"reserve", reserve(device)},
+                                 {"free", device.budget ? Json(room_left(device)) : Json()}});
   }
-  result["shortfall"] = budgets_json(report.shortfall);
-  if (!report.peer_failure.empty()) result["peer_failure"] = report.peer_failure;
+  result["shortfall"] = budgets_json(plan.shortfall);
+  if (!plan.changes.empty()) result["changes"] = plan.changes;
+  if (!plan.peer_failure.empty()) result["peer_failure"] = plan.peer_failure;
   return result;
 }
 
-void print_report(const MapReport& report) {
+void print_map(const Plan& plan) {
   std::size_t width = 6;
-  for (const auto& [name, device] : report.map) width = std::max(width, name.size());
-  fmt::print("{:<{}}  device\n", "module", width);
-  for (const auto& [name, device] : report.map) {
+  for (const auto& [name, device] : plan.map) width = std::max(width, name.size());
+  if (!plan.map.empty()) fmt::print("{:<{}}  device\n", "module", width);
+  for (const auto& [name, device] : plan.map) {
     fmt::print("{:<{}}  {}\n", name.empty() ? "(all)" : name, width, to_string(device));
   }
-  fmt::print("\n{:<6}  {:>12}  {:>12}  {:>12}  {:>12}\n", "device", "budget", "weights", "reserve",
-             "free");
-  for (const DeviceRow& row : report.devices) {
-    fmt::print("{:<6}  {:>12}  {:>12}  {:>12}  {:>12}\n", to_string(row.device),
-               row.budget ? format_bytes(*row.budget / 8) : "no limit",
-               format_bytes(whole_bytes(row.weights)), format_bytes(whole_bytes(row.reserve)),
-               row.budget ? format_bytes(row.free() / 8) : "");
+  if (!plan.devices.empty()) {
+    fmt::print("\n{:<6}  {:>12}  {:>12}  {:>12}  {:>12}\n", "device", "budget", "weights",
+               "reserve", "free");
   }
-  for (const std::string& warning : report.warnings) {
+  for (const PlanDevice& device : plan.devices) {
+    fmt::print("{:<6}  {:>12}  {:>12}  {:>12}  {:>12}\n", to_string(device.device),
+               device.budget ? format_bytes(*device.budget) : "no limit",
+               format_bytes(device.weights), format_bytes(reserve(device)),
+               device.budget ? format_bytes(room_left(device)) : "");
+  }
+  if (plan.map.empty()) fmt::print("It does not fit. It would with one of:\n");
+  for (const std::string& change : plan.changes) fmt::print("  {}\n", change);
+  for (const std::string& warning : plan.warnings) {
     fmt::print(stderr, "haul: warning: {}\n", warning);
   }
 }
@@ -77,11 +88,11 @@ void add_map(CLI::App& app) {
   add_placement_flags(*verb, flags.get());
   verb->add_flag("--json", *json, "print the map as JSON");
   verb->callback([flags, json] {
-    const MapReport report = make_map(*flags);
+    const Plan plan = make_plan(*flags, load_profile());
     if (*json) {
-      fmt::print("{}\n", report_json(report).dump(1));
+      fmt::print("{}\n", map_json(plan).dump(1));
     } else {
-      print_report(report);
+      print_map(plan);
     }
   });
 }

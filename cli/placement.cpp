@@ -1,10 +1,13 @@
 #include "cli/placement.h"
 
+#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 #include "cli/model.h"
 #include "core/base/file.h"
+#include "core/base/machine.h"
 #include "haul/error.h"
 
 namespace haul::cli {
@@ -12,6 +15,8 @@ namespace {
 
 constexpr Bytes kMaxTreeFile = 1 * kGiB;
 constexpr Bytes kMaxMapFile = 64 * kMiB;
+// Of the RAM that is available, haul's planner leaves this share to everything else.
+constexpr Bytes kRamPart = 10;
 
 int dtype_bits(std::string_view text) {
   const auto bits = counted_bits(text);
@@ -22,101 +27,7 @@ int dtype_bits(std::string_view text) {
   return *bits;
 }
 
-void fill_rows(const Description& description, const SizeOptions& sizes,
-               const std::vector<Budget>& reserves, MapReport* report) {
-  for (const Budget& item : report->memory) {
-    report->devices.push_back({item.device, item.bits, 0, 0});
-  }
-  const auto row_of = [&](Device device) -> DeviceRow& {
-    for (DeviceRow& row : report->devices) {
-      if (row.device == device) return row;
-    }
-    report->devices.push_back({device, std::nullopt, 0, 0});
-    return report->devices.back();
-  };
-  for (const DeviceUse& use : weights_by_device(description, sizes, report->map)) {
-    row_of(use.device).weights = use.bits;
-  }
-  for (const Budget& item : reserves) row_of(item.device).reserve = item.bits;
-}
-
-MapReport checked_file(const PlacementFlags& flags, const Description& description,
-                       const MapOptions& options, MaxMemory memory) {
-  MapReport report;
-  report.memory = std::move(memory);
-  report.map = read_device_map(core::read_file(flags.device_map, kMaxMapFile), flags.device_map);
-  const DeviceMapCheck check = check_device_map(description, report.map);
-  if (!check.covers_everything()) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{}: the map gives no device for {}", flags.device_map,
-                            fmt::join(check.uncovered, ", ")),
-                "add an entry for each, for a module above them, or \"\" for the whole model");
-  }
-  if (!check.unknown_keys.empty()) {
-    report.warnings.push_back(fmt::format("the map has entries that name no module: {}",
-                                          fmt::join(check.unknown_keys, ", ")));
-  }
-  for (const auto& group : check.split_ties) {
-    report.warnings.push_back(
-        fmt::format("one tensor lies on several devices: {}", fmt::join(group, ", ")));
-  }
-  fill_rows(description, options.sizes, {}, &report);
-  return report;
-}
-
-MapReport peer_map(const Description& description, const MapOptions& options, MapMode mode,
-                   MaxMemory memory, bool from_machine) {
-  MapReport report;
-  report.memory = std::move(memory);
-  if (mode != MapMode::kSequential) {
-    BalancedMemory balanced = get_balanced_memory(description, report.memory, options,
-                                                  {mode == MapMode::kBalancedLow0, from_machine});
-    report.memory = std::move(balanced.memory);
-    report.peer_failure = std::move(balanced.peer_failure);
-  }
-  InferredMap inferred = infer_auto_device_map(description, report.memory, options);
-  if (report.peer_failure.empty()) report.peer_failure = inferred.peer_failure;
-  report.map = std::move(inferred.map);
-  report.warnings = std::move(inferred.warnings);
-  for (const Budget& item : inferred.minimum_needed) {
-    const Bits have = budget_of(report.memory, item.device).value_or(0);
-    report.shortfall.push_back({item.device, item.bits > have ? item.bits - have : 0});
-    report.warnings.push_back(fmt::format("nothing fits on device {}: {} bytes required",
-                                          to_string(item.device), exact_bytes(item.bits)));
-  }
-  fill_rows(description, options.sizes, inferred.reserves, &report);
-  return report;
-}
-
-}  // namespace
-
-void add_placement_flags(CLI::App& verb, PlacementFlags* flags) {
-  verb.add_option("MODEL", flags->model, "a model's folder, config.json, checkpoint or hub name");
-  verb.add_option("--tree", flags->tree, "a module tree file instead of a model");
-  verb.add_option("--device-map", flags->device_map,
-                  "auto, balanced, balanced_low_0, sequential or a map's .json file")
-      ->capture_default_str();
-  verb.add_option_function<std::string>(
-      "--max-memory",
-      [flags](const std::string& text) {
-        flags->max_memory = text;
-        flags->max_memory_given = true;
-      },
-      "budgets like '0=10GiB,cpu=30GiB', or a JSON object; by default what the machine has free");
-  verb.add_option("--planner", flags->planner, "haul or accelerate")
-      ->check(CLI::IsMember({"haul", "accelerate"}))
-      ->capture_default_str();
-  verb.add_option("--no-split", flags->no_split, "classes that stay whole")->delimiter(',');
-  verb.add_option("--dtype", flags->dtype, "the dtype that floating weights are converted to");
-  verb.add_option("--special-dtypes", flags->special_dtypes, "NAME=DTYPE for single tensors")
-      ->delimiter(',');
-  verb.add_flag("--offload-buffers", flags->offload_buffers, "offload buffers with their modules");
-  verb.add_flag("--fallback-allocation", flags->fallback_allocation,
-                "look for a smaller module when an empty device cannot hold the next one");
-  verb.add_flag("--no-clean", flags->no_clean, "leave the map's entries ungrouped");
-}
-
-Description load_description(const PlacementFlags& flags) {
+Description describe(const PlacementFlags& flags) {
   if (flags.tree.empty() == flags.model.empty()) {
     throw Error(ErrorKind::kUsage, "give a MODEL or --tree FILE");
   }
@@ -143,15 +54,158 @@ MapOptions map_options(const PlacementFlags& flags, const Description& descripti
   return options;
 }
 
-MapReport make_map(const PlacementFlags& flags) {
-  const Description description = load_description(flags);
-  const MapOptions options = map_options(flags, description);
-  MaxMemory memory = parse_max_memory(flags.max_memory);
-  if (flags.device_map.ends_with(".json")) {
-    return checked_file(flags, description, options, std::move(memory));
+// The dtype of KV cache and activations: the one asked for, else that of most weights.
+Dtype run_dtype(const PlacementFlags& flags, const Description& description) {
+  if (const auto dtype = dtype_from_torch_name(flags.dtype); dtype && is_float(*dtype)) {
+    return *dtype;
   }
-  const MapMode mode = parse_map_mode(flags.device_map);
-  return peer_map(description, options, mode, std::move(memory), !flags.max_memory_given);
+  std::map<Dtype, Bytes> bytes;
+  for (const NamedTensor& tensor : all_tensors(description)) {
+    if (is_float(tensor.dtype) && bits(tensor.dtype) >= 16) {
+      bytes[tensor.dtype] += byte_count(tensor.dtype, tensor.shape);
+    }
+  }
+  Dtype most = Dtype::kBF16;
+  for (const auto& [dtype, count] : bytes) {
+    if (!bytes.contains(most) || count > bytes[most]) most = dtype;
+  }
+  return most;
+}
+
+MaxMemory machine_memory(Planner planner) {
+  const core::Machine machine = core::read_machine(core::this_os());
+  std::vector<Budget> budgets;
+  for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
+    budgets.push_back(budget(gpu(static_cast<int>(i)), machine.gpus[i].free));
+  }
+  const Bytes kept = planner == Planner::kHaul ? machine.ram / kRamPart : 0;
+  budgets.push_back(budget(kCpuDevice, machine.ram - kept));
+  return get_max_memory(std::move(budgets));
+}
+
+MaxMemory budgets_of(const PlacementFlags& flags, Planner planner) {
+  MaxMemory memory =
+      flags.max_memory ? parse_max_memory(*flags.max_memory) : machine_memory(planner);
+  if (!flags.offload_folder.empty() && !budget_of(memory, kDiskDevice) &&
+      planner == Planner::kHaul) {
+    memory.push_back(budget(kDiskDevice, core::free_disk(flags.offload_folder)));
+  }
+  for (const Budget& kept : parse_max_memory(flags.keep_free)) {
+    for (Budget& item : memory) {
+      if (item.device == kept.device) item.bits -= std::min(item.bits, kept.bits);
+    }
+  }
+  return memory;
+}
+
+DeviceMap given_map(const PlacementFlags& flags, const Description& description,
+                    std::vector<std::string>* warnings) {
+  DeviceMap map = read_device_map(core::read_file(flags.device_map, kMaxMapFile), flags.device_map);
+  const DeviceMapCheck check = check_device_map(description, map);
+  if (!check.covers_everything()) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: the map gives no device for {}", flags.device_map,
+                            fmt::join(check.uncovered, ", ")),
+                "add an entry for each, for a module above them, or \"\" for the whole model");
+  }
+  if (!check.unknown_keys.empty()) {
+    warnings->push_back(fmt::format("the map has entries that name no module: {}",
+                                    fmt::join(check.unknown_keys, ", ")));
+  }
+  for (const auto& group : check.split_ties) {
+    warnings->push_back(
+        fmt::format("one tensor lies on several devices: {}", fmt::join(group, ", ")));
+  }
+  return map;
+}
+
+std::int64_t token_count(std::string_view text) {
+  std::int64_t count = 0;
+  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (code != std::errc{} || stop != text.data() + text.size() || count < 1) {
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' is not a context", text),
+                "give a number of tokens, auto, or auto:MINIMUM");
+  }
+  return count;
+}
+
+void set_context(const PlacementFlags& flags, const Description& description,
+                 const Profile& profile, PlanRequest* request) {
+  constexpr std::int64_t kLongest = 1'048'576;
+  if (flags.context.empty()) return;
+  if (!flags.context.starts_with("auto")) {
+    request->context = token_count(flags.context);
+    return;
+  }
+  std::int64_t minimum = 1;
+  if (flags.context != "auto") {
+    if (!flags.context.starts_with("auto:")) token_count(flags.context);
+    minimum = token_count(std::string_view(flags.context).substr(5));
+  }
+  const bool limited = description.dimensions && description.dimensions->max_positions > 0;
+  const std::int64_t most = limited ? description.dimensions->max_positions : kLongest;
+  if (minimum > most) {
+    throw Error(ErrorKind::kUsage, fmt::format("the model has no more than {} positions", most));
+  }
+  request->context = longest_context(description, *request, profile, minimum, most);
+  if (!request->context) {
+    // The plan for the minimum says what offload it needs, or what is missing.
+    request->context = minimum;
+    fmt::print(stderr, "note: a context of {} needs offload\n", minimum);
+  }
+}
+
+}  // namespace
+
+void add_placement_flags(CLI::App& verb, PlacementFlags* flags) {
+  verb.add_option("MODEL", flags->model, "a model's folder, config.json, checkpoint or hub name");
+  verb.add_option("--tree", flags->tree, "a module tree file instead of a model");
+  verb.add_option("--device-map", flags->device_map,
+                  "auto, balanced, balanced_low_0, sequential or a map's .json file")
+      ->capture_default_str();
+  verb.add_option("--max-memory", flags->max_memory,
+                  "budgets like '0=10GiB,cpu=30GiB', or a JSON object; by default what the "
+                  "machine has free");
+  verb.add_option("--planner", flags->planner, "haul or accelerate")
+      ->check(CLI::IsMember({"haul", "accelerate"}))
+      ->capture_default_str();
+  verb.add_option("--no-split", flags->no_split, "classes that stay whole")->delimiter(',');
+  verb.add_option("--dtype", flags->dtype, "the dtype that floating weights are converted to");
+  verb.add_option("--special-dtypes", flags->special_dtypes, "NAME=DTYPE for single tensors")
+      ->delimiter(',');
+  verb.add_flag("--offload-buffers", flags->offload_buffers, "offload buffers with their modules");
+  verb.add_flag("--fallback-allocation", flags->fallback_allocation,
+                "look for a smaller module when an empty device cannot hold the next one");
+  verb.add_flag("--no-clean", flags->no_clean, "leave the map's entries ungrouped");
+  verb.add_option("--context", flags->context,
+                  "tokens of a sequence: counts KV cache and activations; auto takes the longest "
+                  "that needs no offload, auto:MIN not less than MIN");
+  verb.add_option("--batch", flags->batch, "sequences at once")->capture_default_str();
+  verb.add_option("--free", flags->keep_free, "keep this much of a device free: '0=1GiB'");
+  verb.add_option("--offload-folder", flags->offload_folder,
+                  "where weights that lie on disk are put; its free space is the disk's budget");
+}
+
+Plan make_plan(const PlacementFlags& flags, const Profile& profile) {
+  const Description description = describe(flags);
+  PlanRequest request;
+  request.model = flags.tree.empty() ? flags.model : flags.tree;
+  request.planner = flags.planner == "haul" ? Planner::kHaul : Planner::kAccelerate;
+  request.options = map_options(flags, description);
+  request.memory_from_machine = !flags.max_memory.has_value();
+  request.memory = budgets_of(flags, request.planner);
+  request.batch = flags.batch;
+  request.dtype = run_dtype(flags, description);
+  std::vector<std::string> warnings;
+  if (flags.device_map.ends_with(".json")) {
+    request.given_map = given_map(flags, description, &warnings);
+  } else {
+    request.mode = parse_map_mode(flags.device_map);
+  }
+  set_context(flags, description, profile, &request);
+  Plan plan = haul::make_plan(description, request, profile);
+  plan.warnings.insert(plan.warnings.begin(), warnings.begin(), warnings.end());
+  return plan;
 }
 
 }  // namespace haul::cli

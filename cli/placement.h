@@ -1,6 +1,6 @@
 #pragma once
 
-// What `haul map` and `haul plan` share: the flags that say what is placed where, and the map that
+// What `haul map` and `haul plan` share: the flags that say what is placed where, and the plan that
 // they ask for.
 
 #include <CLI/CLI.hpp>
@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "haul/description.h"
-#include "haul/device_map.h"
+#include "haul/plan.h"
 
 namespace haul::cli {
 
@@ -17,8 +16,7 @@ struct PlacementFlags {
   std::string model;
   std::string tree;
   std::string device_map = "auto";
-  std::string max_memory;
-  bool max_memory_given = false;
+  std::optional<std::string> max_memory;
   std::string planner = "haul";
   std::vector<std::string> no_split;
   std::string dtype;
@@ -26,32 +24,16 @@ struct PlacementFlags {
   bool offload_buffers = false;
   bool fallback_allocation = false;
   bool no_clean = false;
-};
-
-struct DeviceRow {
-  Device device;
-  std::optional<Bits> budget;  // nothing: no limit
-  Bits weights = 0;
-  Bits reserve = 0;  // room kept for weights that arrive when they are needed
-
-  Bits free() const {
-    const Bits used = weights + reserve;
-    return budget && *budget > used ? *budget - used : 0;
-  }
-};
-
-struct MapReport {
-  DeviceMap map;
-  MaxMemory memory;  // after balancing
-  std::vector<std::string> warnings;
-  std::vector<DeviceRow> devices;
-  std::vector<Budget> shortfall;
-  std::string peer_failure;
+  std::string context;
+  std::int64_t batch = 1;
+  std::string keep_free;       // as a max memory
+  std::string offload_folder;  // where weights on disk go; empty: they are read where they lie
 };
 
 void add_placement_flags(CLI::App& verb, PlacementFlags* flags);
-Description load_description(const PlacementFlags& flags);
-MapOptions map_options(const PlacementFlags& flags, const Description& description);
-MapReport make_map(const PlacementFlags& flags);
+
+// Describes the model, asks the machine where no budgets are given, and plans. Throws Error for
+// flags that make no sense and for a given map that leaves weights without a device.
+Plan make_plan(const PlacementFlags& flags, const Profile& profile);
 
 }  // namespace haul::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 
 #include "core/place/model_world.h"
 #include "core/place/place.h"
@@ -131,10 +132,29 @@ std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, c
   return devices;
 }
 
+// Of a map that was not made here: what it puts where, and the room its planner kept.
+std::vector<PlanDevice> devices_of_map(const Description& description, const SizeOptions& sizes,
+                                       const Plan& plan, const std::vector<Budget>& reserves) {
+  std::map<Device, PlanDevice> devices;
+  for (const Budget& item : plan.memory) devices[item.device].budget = item.bytes();
+  for (const DeviceUse& use : weights_by_device(description, sizes, plan.map)) {
+    devices[use.device].weights = whole_bytes(use.bits);
+  }
+  for (const Budget& item : reserves) devices[item.device].slots = whole_bytes(item.bits);
+  std::vector<PlanDevice> result;
+  for (auto& [device, item] : devices) {
+    item.device = device;
+    result.push_back(item);
+  }
+  return result;
+}
+
 struct PeerMap {
   DeviceMap map;
   MaxMemory memory;
   std::vector<std::string> warnings;
+  std::vector<Budget> reserves;
+  std::vector<Budget> shortfall;
   std::string failure;
 };
 
@@ -152,6 +172,13 @@ PeerMap peer_map(const Description& description, const PlanRequest& request) {
   if (result.failure.empty()) result.failure = std::move(inferred.peer_failure);
   result.map = std::move(inferred.map);
   result.warnings = std::move(inferred.warnings);
+  result.reserves = std::move(inferred.reserves);
+  for (const Budget& item : inferred.minimum_needed) {
+    const Bits have = budget_of(result.memory, item.device).value_or(0);
+    result.shortfall.push_back({item.device, item.bits > have ? item.bits - have : 0});
+    result.warnings.push_back(fmt::format("nothing fits on device {}: {} bytes required",
+                                          to_string(item.device), exact_bytes(item.bits)));
+  }
   return result;
 }
 
@@ -161,8 +188,8 @@ std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model
   std::optional<Choices> choices = from_device_map(model, sizes, map);
   if (!choices) {
     plan->warnings.push_back(
-        "the map puts weights on devices without a budget, or one unsplittable block on several; "
-        "its time cannot be predicted");
+        "the map uses devices without a budget, or several for one unsplittable block or tied "
+        "tensor; its time cannot be predicted");
   }
   return choices;
 }
@@ -201,6 +228,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   const ModelWorld model = build_world(description, sizes, request.options, request.memory, profile,
                                        plan_workload(description, request));
   std::optional<Choices> choices;
+  std::vector<Budget> reserves;
   if (request.given_map) {
     plan.map = *request.given_map;
     choices = choices_for(plan.map, model, sizes, &plan);
@@ -210,6 +238,8 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
     plan.memory = std::move(peer.memory);
     plan.warnings = std::move(peer.warnings);
     plan.peer_failure = std::move(peer.failure);
+    plan.shortfall = std::move(peer.shortfall);
+    reserves = std::move(peer.reserves);
     choices = choices_for(plan.map, model, sizes, &plan);
   } else {
     std::vector<Choices> more;
@@ -231,6 +261,12 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
     }
   }
   if (choices) fill(description, request, profile, sizes, model, *choices, &plan);
+  if (request.given_map || request.planner == Planner::kAccelerate) {
+    if (!request.context || !choices) {
+      plan.devices = devices_of_map(description, request.options.sizes, plan, reserves);
+    }
+    if (choices && !plan.fits) plan.warnings.push_back("the map needs more than its budgets hold");
+  }
   if (!plan.fits && !request.given_map && request.planner == Planner::kHaul) {
     core::add_shortfall(description, request, profile, &plan);
   }
