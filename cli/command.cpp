@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fmt/format.h>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/base/terminal.h"
 #include "haul/error.h"

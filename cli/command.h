@@ -2,8 +2,9 @@
 
 // What both executables share: the command line's frame, errors and exit codes.
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include <CLI/CLI.hpp>
 
 namespace haul::cli {
 

@@ -1,12 +1,14 @@
 #include "cli/torch_verbs.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fmt/format.h>
 #include <string>
-#include <unistd.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

@@ -9,6 +9,7 @@
 namespace haul::cli {
 
 // Without torch.
+void add_convert(CLI::App& app);
 void add_download(CLI::App& app);
 void add_estimate(CLI::App& app);
 void add_map(CLI::App& app);

@@ -1,9 +1,11 @@
+#include <sys/utsname.h>
+
+#include <memory>
+#include <thread>
+
 #include <ATen/Version.h>
 #include <ATen/cpu/Utils.h>
 #include <fmt/format.h>
-#include <memory>
-#include <sys/utsname.h>
-#include <thread>
 #include <torch/version.h>
 
 #include "cli/verb.h"

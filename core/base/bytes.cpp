@@ -4,8 +4,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

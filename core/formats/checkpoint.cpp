@@ -52,6 +52,7 @@ void add_file(CheckpointBuilder& builder, CheckpointFormat format, const fs::pat
     case CheckpointFormat::kTorchZip:
       return add_torch_zip(builder, path);
     case CheckpointFormat::kGguf:
+      return add_gguf(builder, path);
     case CheckpointFormat::kOffloadFolder:
       break;
   }

@@ -41,6 +41,7 @@ class CheckpointBuilder {
 // one builder.
 void add_safetensors(CheckpointBuilder& builder, const std::filesystem::path& path);
 void add_torch_zip(CheckpointBuilder& builder, const std::filesystem::path& path);
+// A GGUF model in several files is added whole, by its first.
 void add_gguf(CheckpointBuilder& builder, const std::filesystem::path& path);
 
 }  // namespace haul::core

@@ -38,6 +38,18 @@ Names ending_in(const Names& names, std::string_view suffix) {
   return result;
 }
 
+// Whether a GGUF file is one of several of a model, and not the first: "m-00002-of-00003.gguf".
+bool is_later_part(const std::string& name) {
+  constexpr std::string_view kFirst = "-00001-of-00001.gguf";
+  if (name.size() < kFirst.size()) return false;
+  const std::string_view ending = std::string_view(name).substr(name.size() - kFirst.size());
+  for (std::size_t i = 0; i < ending.size(); ++i) {
+    const bool digit = ending[i] >= '0' && ending[i] <= '9';
+    if (kFirst[i] >= '0' && kFirst[i] <= '9' ? !digit : ending[i] != kFirst[i]) return false;
+  }
+  return ending.substr(1, 5) != kFirst.substr(1, 5);
+}
+
 bool has(const Names& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
@@ -81,7 +93,8 @@ CheckpointPlace find_in_folder(const fs::path& folder) {
   } else if (has(names, kOffloadIndex)) {
     place.path = folder / kOffloadIndex;
   } else {
-    const Names ggufs = ending_in(names, ".gguf");
+    Names ggufs = ending_in(names, ".gguf");
+    std::erase_if(ggufs, is_later_part);
     if (ggufs.size() > 1) refuse_several(folder, ggufs, "GGUF files");
     if (ggufs.empty()) {
       throw Error(ErrorKind::kNotFound,

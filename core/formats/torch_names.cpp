@@ -27,7 +27,7 @@ constexpr std::string_view kOnlyTensor = "tensor";
 constexpr int kMaxDepth = 200;
 // A tensor takes dozens of bytes in the pickle, so names of up to a thousand bytes fit.
 constexpr std::size_t kWorkPerPickleByte = 16;
-constexpr std::size_t kLeastWork = 4096;
+constexpr std::size_t kLeastWork = 1 << 20;
 constexpr std::size_t kMaxNote = 4096;
 
 [[noreturn]] void unsupported(std::string_view where, std::string_view message) {

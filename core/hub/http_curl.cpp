@@ -161,7 +161,8 @@ HttpAnswer http_send(const HttpRequest& request, const HttpSink& sink) {
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout.count()));
   set(CURLOPT_TIMEOUT, static_cast<long>(request.total_timeout.count()));
-  set(CURLOPT_BUFFERSIZE, 512L * 1024);
+  // Larger pieces; a handle in use before may keep the size it has.
+  curl().easy_setopt(handle, CURLOPT_BUFFERSIZE, 512L * 1024);
   set(CURLOPT_ERRORBUFFER, static_cast<char*>(reason));
   set(CURLOPT_HEADERFUNCTION, &on_header);
   set(CURLOPT_HEADERDATA, &transfer);

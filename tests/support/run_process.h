@@ -2,14 +2,15 @@
 
 // Runs a program to its end and keeps what it printed.
 
-#include <array>
 #include <fcntl.h>
-#include <map>
 #include <poll.h>
-#include <stdexcept>
-#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <array>
+#include <map>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace haul::test {

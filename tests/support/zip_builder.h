@@ -13,7 +13,7 @@ namespace haul::test {
 // `value` in `width` bytes, least significant first.
 inline std::string little_endian(std::uint64_t value, int width) {
   std::string bytes;
-  for (int i = 0; i < width; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xff);
+  for (int i = 0; i < width; ++i, value >>= 8) bytes += static_cast<char>(value & 0xff);
   return bytes;
 }
 
@@ -23,11 +23,11 @@ struct ZipPart {
   unsigned method = 0;
   unsigned flags = 0;
   // What the headers say where it differs from the truth.
-  std::optional<std::string> local_name;
-  std::optional<std::uint32_t> local_size;
-  std::optional<std::uint64_t> size;
-  std::optional<std::uint64_t> stored_size;
-  std::optional<std::uint64_t> header_offset;
+  std::optional<std::string> local_name = std::nullopt;
+  std::optional<std::uint32_t> local_size = std::nullopt;
+  std::optional<std::uint64_t> size = std::nullopt;
+  std::optional<std::uint64_t> stored_size = std::nullopt;
+  std::optional<std::uint64_t> header_offset = std::nullopt;
 };
 
 struct ZipBuilder {
@@ -35,8 +35,8 @@ struct ZipBuilder {
   bool zip64 = false;  // all sizes and offsets in the 64-bit records
   std::string comment;
   std::string before_end;  // bytes between the directory and its end record
-  std::optional<std::uint64_t> count;
-  std::optional<std::uint64_t> directory_offset;
+  std::optional<std::uint64_t> count = std::nullopt;
+  std::optional<std::uint64_t> directory_offset = std::nullopt;
 
   std::string build() const {
     constexpr std::uint64_t kFull = 0xffffffff;

@@ -90,7 +90,7 @@ TEST(TorchZip, NamesTheFileInErrors) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("x.pt", archive_of(global("os", "system")).build());
   expect_error(ErrorKind::kUnsupported,
-               AllOf(HasSubstr("x.pt: data.pkl: refuses os.system: this file wants to run code")),
+               HasSubstr("x.pt: data.pkl: refuses os.system: this file wants to run code"),
                [&] { Checkpoint::open(path); });
 }
 
@@ -240,7 +240,6 @@ TEST(TorchZip, RefusesViewsThatLeaveTheirStorage) {
 TEST(TorchZip, RefusesShapesThatAreNone) {
   const auto expect_no_shape = [](const std::vector<std::int64_t>& size,
                                   const std::vector<std::int64_t>& stride) {
-    expect_corrupt(as_w(tensor(floats(), 0, size, stride)), "tensor 'w': size [" + std::string());
     expect_corrupt(as_w(tensor(floats(), 0, size, stride)), "is not one of a tensor");
   };
   expect_no_shape({-1}, {1});
