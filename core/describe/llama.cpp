@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+
 #include <fmt/format.h>
 
 #include "core/describe/family.h"
@@ -60,8 +61,8 @@ void read_window(const ConfigReader& config, const Variant& variant, Dimensions*
   if (window == 0) return;
   std::int64_t windowed = d->layers;
   if (variant.window == Variant::kByLayer) {
-    const Json* types = config.find({"layer_types"});
-    if (types != nullptr && !types->is_null()) {
+    if (config.has("layer_types")) {
+      const Json* types = config.find({"layer_types"});
       if (!types->is_array() || types->size() != static_cast<std::size_t>(d->layers)) {
         config.fail("layer_types", fmt::format("is not a list of {} layers", d->layers));
       }
