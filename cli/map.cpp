@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <fmt/format.h>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "cli/placement.h"
 #include "cli/verb.h"

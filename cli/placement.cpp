@@ -1,9 +1,10 @@
 #include "cli/placement.h"
 
 #include <charconv>
+#include <map>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <map>
 
 #include "cli/model.h"
 #include "core/base/file.h"

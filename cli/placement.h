@@ -3,10 +3,11 @@
 // What `haul map` and `haul plan` share: the flags that say what is placed where, and the plan that
 // they ask for.
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "haul/plan.h"
 

@@ -1,5 +1,6 @@
-#include <fmt/format.h>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "cli/placement.h"
 #include "cli/plan_view.h"

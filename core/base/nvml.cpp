@@ -1,7 +1,8 @@
 #include "core/base/nvml.h"
 
-#include <array>
 #include <dlfcn.h>
+
+#include <array>
 #include <memory>
 
 namespace haul::core {

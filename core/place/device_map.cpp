@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
 #include <map>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "core/place/device_lookup.h"
 #include "haul/error.h"

@@ -1,4 +1,5 @@
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/base/json.h"

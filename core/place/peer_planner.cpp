@@ -2,10 +2,11 @@
 // never going back to an earlier device.
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <limits>
 #include <map>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "core/place/peer_layers.h"
 #include "core/place/peer_queue.h"

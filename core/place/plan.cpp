@@ -1,8 +1,9 @@
 #include "haul/plan.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "core/place/model_world.h"
 #include "core/place/place.h"

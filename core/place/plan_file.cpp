@@ -1,20 +1,18 @@
 #include <charconv>
 #include <cmath>
+
 #include <fmt/format.h>
 
 #include "core/base/json.h"
+#include "core/place/plan_checksum.h"
 #include "haul/error.h"
 #include "haul/plan.h"
 
 namespace haul {
-namespace {
+namespace core {
 
-using core::Json;
-
-constexpr double kLongest = 1e15;  // seconds
-
-// FNV-1a of the document without its checksum: not a secret, only a tell-tale of hand edits.
-std::string checksum(const Json& json) {
+// FNV-1a.
+std::string plan_checksum(const Json& json) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
     hash ^= static_cast<unsigned char>(c);
@@ -22,6 +20,15 @@ std::string checksum(const Json& json) {
   }
   return fmt::format("{:016x}", hash);
 }
+
+}  // namespace core
+
+namespace {
+
+using core::Json;
+using core::plan_checksum;
+
+constexpr double kLongest = 1e15;  // seconds
 
 Json prediction_json(const Prediction& prediction) {
   return {{"seconds", prediction.seconds}, {"limit", prediction.limit}};
@@ -209,7 +216,7 @@ Json plan_json(const Plan& plan) {
 
 std::string write_plan(const Plan& plan) {
   Json json = plan_json(plan);
-  json["checksum"] = checksum(json);
+  json["checksum"] = plan_checksum(json);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -224,7 +231,7 @@ Plan read_plan(std::string_view json, std::string_view source) {
   }
   const Json written = document.contains("checksum") ? document["checksum"] : Json();
   document.erase("checksum");
-  if (written != checksum(document)) {
+  if (written != plan_checksum(document)) {
     reader.fail("the file was edited after it was written",
                 "make the plan again; a map of your own goes to --device-map FILE.json");
   }

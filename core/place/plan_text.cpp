@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "core/place/words.h"
 #include "haul/plan.h"

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "core/base/file.h"

@@ -1,7 +1,8 @@
 #include "core/base/machine.h"
 
-#include <gtest/gtest.h>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.h"
 

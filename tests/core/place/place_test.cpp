@@ -1,8 +1,9 @@
 #include "core/place/place.h"
 
 #include <algorithm>
-#include <gtest/gtest.h>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "core/place/search.h"
 #include "tests/support/brute_force.h"
