@@ -34,7 +34,7 @@ Description describe(const PlacementFlags& flags) {
   }
   if (!flags.tree.empty()) return read_tree(core::read_file(flags.tree, kMaxTreeFile), flags.tree);
   DescribedModel model = describe_model(flags.model, {false, core::WeightDtype::kStored});
-  for (const std::string& note : model.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : model.described.notes) fmt::print(stderr, "note: {}\n", note);
   return std::move(model.described.description);
 }
 

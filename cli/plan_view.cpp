@@ -67,38 +67,41 @@ std::string picture(const Plan& plan, int width) {
 }
 
 std::string table(const Plan& plan) {
+  const auto shown = [](Bytes bytes) { return bytes == 0 ? "-" : format_bytes(bytes); };
   std::string result = fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "",
                                    "weights", "kv", "activations", "driver", "slots", "free");
   for (const PlanDevice& device : plan.devices) {
     std::string free;
-    if (device.budget)
-      free = format_bytes(*device.budget - std::min(*device.budget, device.used()));
-    result += fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
-                          device_words(device.device), format_bytes(device.weights),
-                          format_bytes(device.kv), format_bytes(device.activations),
-                          format_bytes(device.context), format_bytes(device.slots), free);
+    if (device.budget) free = shown(*device.budget - std::min(*device.budget, device.used()));
+    result +=
+        fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
+                    device_words(device.device), shown(device.weights), shown(device.kv),
+                    shown(device.activations), shown(device.context), shown(device.slots), free);
   }
   return result;
 }
 
+// A line for each run of units on one device, in the order of the work.
 std::string way_of_the_work(const Plan& plan) {
-  constexpr std::size_t kMostLines = 16;
+  constexpr std::size_t kMostLines = 24;
+  const std::vector<core::PlanRun> runs = core::runs_of(plan);
   std::string result;
-  for (std::size_t i = 0; i < plan.steps.size() && i < kMostLines; ++i) {
-    const PlanStep& step = plan.steps[i];
-    const std::string runs_on = step.runs_on == kCpuDevice ? "CPU" : device_words(step.runs_on);
-    const std::string where = step.lies == step.runs_on
-                                  ? (step.lies == kCpuDevice ? "in RAM, computed by the CPU"
-                                                             : "on " + device_words(step.lies))
-                                  : device_words(step.lies) + ", copied to " + runs_on;
-    const std::string first = step.first.empty() ? "(all)" : step.first;
-    result +=
-        fmt::format("  {:>11}  {}: {}\n", format_bytes(step.weights),
-                    step.count == 1 ? first : fmt::format("{} … {}", first, step.last), where);
+  for (std::size_t i = 0; i < runs.size() && i < kMostLines; ++i) {
+    const core::PlanRun& run = runs[i];
+    std::string parts;
+    for (const core::PlanRun::Part& part : run.parts) {
+      const std::string where = part.lies == run.runs_on   ? "there"
+                                : part.lies == kDiskDevice ? "copied from disk"
+                                                           : "copied from RAM";
+      parts +=
+          fmt::format("{}{} ({})", parts.empty() ? "" : ", ", where, format_bytes(part.weights));
+    }
+    const std::string first = run.first.empty() ? "(all)" : run.first;
+    result += fmt::format(
+        "  {:<6} {}: {}\n", run.runs_on == kCpuDevice ? "CPU" : device_words(run.runs_on),
+        run.count() == 1 ? first : fmt::format("{} … {}", first, run.last), parts);
   }
-  if (plan.steps.size() > kMostLines) {
-    result += fmt::format("  {:>11}  {} more\n", "", plan.steps.size() - kMostLines);
-  }
+  if (runs.size() > kMostLines) result += fmt::format("  and {} more\n", runs.size() - kMostLines);
   return result;
 }
 

@@ -1,12 +1,17 @@
 #include "core/place/construct.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <map>
+#include <utility>
 
 namespace haul::core {
 namespace {
 
 using Order = std::vector<std::uint32_t>;
+
+// Worlds with more units are filled with fewer attempts.
+constexpr std::size_t kManyUnits = 2000;
 
 // Each unit once, where it is first used.
 Order first_uses(const World& world) {
@@ -41,6 +46,7 @@ class Spread {
 struct Recipe {
   std::vector<std::uint8_t> gpus;  // in the order of filling
   int slots = 0;                   // kept on each of them
+  Size piece = kNoLimit;           // units with larger pieces are not copied, so slots stay small
   std::size_t on_cpu = 0;          // units at the start that the CPU computes
   bool lookups_on_cpu = false;     // and units of which little is touched
 };
@@ -86,35 +92,75 @@ class Filler {
 
   void keep_slots() {
     Size piece = 0;
-    for (const std::uint32_t u : rest_) piece = std::max(piece, world_.units[u].piece);
+    for (const std::uint32_t u : rest_) {
+      if (world_.units[u].piece <= recipe_.piece) piece = std::max(piece, world_.units[u].piece);
+    }
     for (const std::uint8_t e : recipe_.gpus) free_[e] -= recipe_.slots * piece;
   }
 
   // Each GPU takes one run of units: as many as it holds, and its link's share of those that no
-  // GPU holds, spread between them.
+  // GPU holds, spread between them. How much that is shows only when whole units have been placed.
   void fill_gpus() {
     std::vector<std::uint8_t> gpus;
     for (const std::uint8_t e : recipe_.gpus) {
       if (free_[e] >= 0) gpus.push_back(e);
     }
     if (gpus.empty()) gpus = recipe_.gpus;
+    pin_large_pieces(gpus);
     Size room = 0;
     Size needed = 0;
-    double links = 0;
     for (const std::uint8_t e : gpus) {
       if (world_.executors[e].holds_weights) room += std::max<Size>(0, free_[e]);
-      links += world_.executors[e].link;
     }
-    for (const std::uint32_t u : rest_) needed += world_.units[u].weights + world_.units[u].extra;
-    const Size away = std::max<Size>(0, needed - room);
+    for (const std::uint32_t u : movable_) {
+      needed += world_.units[u].weights + world_.units[u].extra;
+    }
+    // More for the first GPUs leaves less for the last: the best is where their links meet.
+    const int rounds = rest_.size() <= kManyUnits ? 12 : 2;
+    const std::vector<Size> free = free_;
+    Size low = std::max<Size>(0, needed - room);
+    Size high = std::min(needed, 2 * low);
+    for (int round = 0; round < rounds && low < high; ++round) {
+      const Size middle = low + (high - low) / 2;
+      free_ = free;
+      (fill_runs(gpus, middle) ? low : high) = middle;
+    }
+    free_ = free;
+    fill_runs(gpus, high);
+  }
+
+  // Units that are not copied get their room before the others: on the GPU whose turn it is about
+  // then.
+  void pin_large_pieces(const std::vector<std::uint8_t>& gpus) {
+    for (std::size_t i = 0; i < rest_.size(); ++i) {
+      const std::uint32_t u = rest_[i];
+      const Unit& unit = world_.units[u];
+      const std::uint8_t e = gpus[i * gpus.size() / rest_.size()];
+      if (unit.piece > recipe_.piece && world_.executors[e].holds_weights &&
+          unit.weights + unit.extra <= free_[e]) {
+        choices_[u] = {e, Store::kHere};
+        free_[e] -= unit.weights + unit.extra;
+      } else {
+        movable_.push_back(u);
+      }
+    }
+  }
+
+  // Whether the last GPU's link is left with more than its share of `away` bytes.
+  bool fill_runs(const std::vector<std::uint8_t>& gpus, Size away) {
+    double links = 0;
+    for (const std::uint8_t e : gpus) links += world_.executors[e].link;
     const auto share = [&](std::uint8_t e) {
       const double part = links > 0 ? world_.executors[e].link / links : 1;
       return static_cast<Size>(static_cast<double>(away) * part);
     };
+    const auto spread_on = [&](std::uint8_t e) {
+      return Spread(share(e), share(e) + std::max<Size>(0, free_[e]));
+    };
     std::size_t at = 0;
     Size streamed = 0;
-    Spread spread(share(gpus[0]), share(gpus[0]) + std::max<Size>(0, free_[gpus[0]]));
-    for (const std::uint32_t u : rest_) {
+    Spread spread = spread_on(gpus[0]);
+    for (const std::uint32_t u : movable_) {
       const Unit& unit = world_.units[u];
       bool here = !spread.take(unit.weights);
       while (here) {
@@ -125,7 +171,7 @@ class Filler {
         } else {
           ++at;
           streamed = 0;
-          spread = Spread(share(gpus[at]), share(gpus[at]) + std::max<Size>(0, free_[gpus[at]]));
+          spread = spread_on(gpus[at]);
         }
       }
       const std::uint8_t e = gpus[at];
@@ -133,6 +179,7 @@ class Filler {
       free_[e] -= unit.extra + (here ? unit.weights : 0);
       streamed += here ? 0 : unit.weights;
     }
+    return at + 1 == gpus.size() && streamed > share(gpus[at]);
   }
 
   // Small units go where room was left over.
@@ -180,7 +227,8 @@ class Filler {
   const Order& units_;
   const Recipe& recipe_;
   Choices choices_;
-  Order rest_;
+  Order rest_;     // without the CPU's part
+  Order movable_;  // and without what is pinned
   std::vector<Size> free_;
   Size ram_ = 0;
 };
@@ -216,6 +264,17 @@ void add_best_cpu_share(const World& world, const Order& units, Recipe recipe,
   try_count(high);
 }
 
+// No limit, and the piece that most of the model is made of.
+std::vector<Size> piece_limits(const World& world) {
+  std::map<Size, Size> weights;
+  for (const Unit& unit : world.units) weights[unit.piece] += unit.weights;
+  const auto common =
+      std::max_element(weights.begin(), weights.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (common->first == weights.rbegin()->first) return {kNoLimit};
+  return {kNoLimit, common->first};
+}
+
 std::vector<std::uint8_t> by_index(const World& world) {
   std::vector<std::uint8_t> result;
   for (std::size_t e = 0; e < world.executors.size(); ++e) {
@@ -226,7 +285,6 @@ std::vector<std::uint8_t> by_index(const World& world) {
 }
 
 std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
-  constexpr std::size_t kManyUnits = 2000;
   std::vector<std::vector<std::uint8_t>> result{by_index(world)};
   const std::vector<std::uint8_t> index = result.front();
   const auto add = [&](const std::vector<std::uint8_t>& order) {
@@ -244,7 +302,9 @@ std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
   add(fastest);
   if (world.units.size() > kManyUnits) return result;
   for (const std::uint8_t e : index) {
-    if (world.executors[e] == world.executors[index.front()]) continue;
+    Executor twin = world.executors[index.front()];
+    twin.device = world.executors[e].device;
+    if (e != index.front() && twin == world.executors[e]) continue;
     add({e});
   }
   return result;
@@ -257,14 +317,20 @@ std::vector<Choices> fast_choices(const World& world) {
   if (world.executors.empty() || world.units.empty()) return result;
   const Order units = first_uses(world);
   const bool cpu_helps = world.computes_on_cpu() && world.has_gpu();
+  const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {
-    result.push_back(Filler(world, units, {gpus, 0, 0, false}).run());
+    result.push_back(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
     const Timing resident = predict(world, result.back());
     // Everything lies on GPUs: nothing else in this order can be faster.
     if (resident.fits && resident.disk_used == 0 && resident.ram_used == 0) continue;
     for (const int slots : {0, 2, 1}) {
-      add_best_cpu_share(world, units, {gpus, slots, 0, false}, &result);
-      if (cpu_helps) add_best_cpu_share(world, units, {gpus, slots, 0, true}, &result);
+      for (const Size piece : pieces) {
+        if (slots == 0 && piece != kNoLimit) continue;
+        add_best_cpu_share(world, units, {gpus, slots, piece, 0, false}, &result);
+        if (cpu_helps) {
+          add_best_cpu_share(world, units, {gpus, slots, piece, 0, true}, &result);
+        }
+      }
     }
   }
   return result;
@@ -341,44 +407,39 @@ std::optional<Choices> balanced_choices(const World& world, bool low_first) {
       &fullest);
 }
 
-std::vector<Choices> sequential_choices(const World& world) {
+std::vector<Choices> sequential_choices(const World& world, int slots) {
   std::vector<Choices> result;
   if (world.executors.empty()) return result;
   const Order units = first_uses(world);
   const std::vector<std::uint8_t> gpus = by_index(world);
-  // What no GPU holds is computed by one of the executors, which keeps slots for it.
-  for (const int slots : {0, 2, 1}) {
-    for (std::uint8_t target = 0; target < world.executors.size(); ++target) {
-      std::vector<Size> free;
-      Size piece = 0;
-      for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
-      for (const Unit& unit : world.units) piece = std::max(piece, unit.piece);
-      const bool on_cpu = world.executors[target].link == 0;
-      free[target] -= slots * piece;
-      Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
-      Choices choices(world.units.size());
-      for (const std::uint32_t u : units) {
-        const Unit& unit = world.units[u];
-        bool placed = false;
-        for (const std::uint8_t e : gpus) {
-          if (placed || !world.executors[e].holds_weights || unit.weights + unit.extra > free[e]) {
-            continue;
-          }
-          choices[u] = {e, Store::kHere};
-          free[e] -= unit.weights + unit.extra;
-          if (!world.executors[e].device.is_accelerator()) ram -= unit.weights + unit.extra;
-          placed = true;
-        }
-        if (placed) continue;
-        choices[u] = {target, Store::kDisk};
-        free[target] -= unit.extra;
-        if (unit.weights <= ram) {
-          choices[u].store = on_cpu ? Store::kHere : Store::kRam;
-          ram -= unit.weights;
-        }
+  Size piece = 0;
+  for (const Unit& unit : world.units) piece = std::max(piece, unit.piece);
+  for (std::uint8_t target = 0; target < world.executors.size(); ++target) {
+    std::vector<Size> free;
+    for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
+    const bool on_cpu = world.executors[target].link == 0;
+    free[target] -= slots * piece;
+    Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
+    Choices choices(world.units.size());
+    for (const std::uint32_t u : units) {
+      const Unit& unit = world.units[u];
+      const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
+        return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
+      });
+      if (place != gpus.end()) {
+        choices[u] = {*place, Store::kHere};
+        free[*place] -= unit.weights + unit.extra;
+        if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
+        continue;
       }
-      result.push_back(std::move(choices));
+      choices[u] = {target, Store::kDisk};
+      free[target] -= unit.extra;
+      if (unit.weights <= ram) {
+        choices[u].store = on_cpu ? Store::kHere : Store::kRam;
+        ram -= unit.weights;
+      }
     }
+    result.push_back(std::move(choices));
   }
   return result;
 }
@@ -394,7 +455,10 @@ std::vector<Choices> all_on_disk(const World& world) {
 void improve(const World& world, Choices* choices, std::size_t tries) {
   const std::vector<Choice> options = allowed_choices(world);
   Timing best = predict(world, *choices);
-  const auto away = [&](const Timing& timing) { return timing.ram_used + 2 * timing.disk_used; };
+  // Of equally fast choices the one with fewer hops, then the one with less away from GPUs.
+  const auto second = [](const Timing& timing) {
+    return std::pair(timing.hops, timing.ram_used + 2 * timing.disk_used);
+  };
   bool moved = true;
   while (moved) {
     moved = false;
@@ -407,7 +471,7 @@ void improve(const World& world, Choices* choices, std::size_t tries) {
         Timing timing = predict(world, *choices);
         const bool faster = timing.fits && (!best.fits || timing.seconds < best.seconds);
         const bool nearer =
-            timing.fits && timing.seconds == best.seconds && away(timing) < away(best);
+            timing.fits && timing.seconds == best.seconds && second(timing) < second(best);
         if (faster || nearer) {
           best = std::move(timing);
           moved = true;
@@ -416,6 +480,39 @@ void improve(const World& world, Choices* choices, std::size_t tries) {
         }
       }
     }
+  }
+}
+
+void spread_evenly(const World& world, Choices* choices) {
+  const Order units = first_uses(world);
+  std::size_t begin = 0;
+  while (begin < units.size()) {
+    const Unit& unit = world.units[units[begin]];
+    const std::uint8_t executor = (*choices)[units[begin]].executor;
+    std::array<double, 3> count{};
+    std::size_t end = begin;
+    while (end < units.size() && world.units[units[end]] == unit &&
+           (*choices)[units[end]].executor == executor) {
+      ++count[static_cast<std::size_t>((*choices)[units[end++]].store)];
+    }
+    // At each place the kind that is furthest behind its share.
+    const double total = static_cast<double>(end - begin);
+    std::array<double, 3> given{};
+    for (std::size_t i = begin; i < end; ++i) {
+      std::size_t furthest = 0;
+      double most = -1;
+      for (std::size_t kind = 0; kind < count.size(); ++kind) {
+        const double due = count[kind] * (static_cast<double>(i - begin) + 1) / total;
+        const double behind = given[kind] < count[kind] ? due - given[kind] : -2;
+        if (behind > most) {
+          most = behind;
+          furthest = kind;
+        }
+      }
+      ++given[furthest];
+      (*choices)[units[i]].store = static_cast<Store>(furthest);
+    }
+    begin = end;
   }
 }
 

@@ -17,8 +17,9 @@ std::vector<Choices> fast_choices(const World& world);
 // allows. With `low_first` the first GPU holds as little as the others leave for it.
 std::optional<Choices> balanced_choices(const World& world, bool low_first);
 
-// The first device that still has room, in the order GPUs, RAM, disk.
-std::vector<Choices> sequential_choices(const World& world);
+// The first device that still has room, in the order GPUs, RAM, disk. One of the executors, another
+// in each result, computes what lies in RAM or on disk and keeps `slots` for it.
+std::vector<Choices> sequential_choices(const World& world, int slots);
 
 // Everything on disk, copied to one executor.
 std::vector<Choices> all_on_disk(const World& world);
@@ -26,5 +27,9 @@ std::vector<Choices> all_on_disk(const World& world);
 // Moves single units while that makes the pass faster, and then takes units off disk and RAM where
 // it costs no time. `tries` bounds the predictions made.
 void improve(const World& world, Choices* choices, std::size_t tries);
+
+// Among equal units in a row on one executor, those that are copied lie evenly between the others,
+// so that there is always work to hide a copy behind. Changes no figure.
+void spread_evenly(const World& world, Choices* choices);
 
 }  // namespace haul::core

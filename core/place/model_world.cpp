@@ -51,6 +51,19 @@ class Builder {
     }
   }
 
+  // A model without any tensor is one unit.
+  void finish() {
+    if (!empty_.empty()) {
+      keys.push_back(std::move(empty_));
+      units.emplace_back();
+    }
+    share_kv();
+  }
+
+  std::vector<Unit> units;
+  std::vector<std::vector<Index>> keys;
+
+ private:
   void share_kv() {
     if (workload_.kv == 0) return;
     std::vector<std::size_t> holders = blocks_;
@@ -67,34 +80,36 @@ class Builder {
     for (const std::size_t u : holders) units[u].extra += each;
   }
 
-  std::vector<Unit> units;
-  std::vector<std::vector<Index>> keys;
-
- private:
   void add(Index node, Size bytes, bool is_block) {
-    // What holds nothing goes with its neighbour.
-    if (bytes == 0 && !units.empty()) {
-      keys.back().push_back(node);
+    // A module without tensors goes with its neighbour.
+    if (!has_tensors(node)) {
+      (keys.empty() ? empty_ : keys.back()).push_back(node);
       return;
     }
-    if (units.size() == 1 && units[0].weights == 0) {
-      keys[0].push_back(node);
-      units.clear();
-    } else {
-      keys.push_back({node});
-    }
+    keys.push_back({node});
+    keys.back().insert(keys.back().end(), empty_.begin(), empty_.end());
+    empty_.clear();
     Unit unit;
     unit.weights = unit.touched = bytes;
     unit.piece = largest_piece(node);
     const ModuleSpec* module = sizes_[node].module;
     if (module != nullptr && is_lookup(*module)) {
-      const Size rows = module->parameters[0].shape[0];
-      unit.touched = std::min(bytes, (bytes + rows - 1) / rows * workload_.tokens);
+      const double row =
+          static_cast<double>(bytes) / static_cast<double>(module->parameters[0].shape[0]);
+      const double rows = row * static_cast<double>(workload_.tokens);
+      if (rows < static_cast<double>(bytes)) unit.touched = static_cast<Size>(rows);
     } else {
       unit.operations = 2.0 * elements(node) * static_cast<double>(workload_.tokens);
     }
     units.push_back(unit);
     if (is_block) blocks_.push_back(units.size() - 1);
+  }
+
+  bool has_tensors(Index node) const {
+    for (Index i = node; i < sizes_[node].end; ++i) {
+      if (sizes_[i].module == nullptr) return true;
+    }
+    return false;
   }
 
   Size largest_piece(Index node) const {
@@ -126,6 +141,7 @@ class Builder {
   const Workload& workload_;
   const Size largest_device_;
   std::vector<std::size_t> blocks_;
+  std::vector<Index> empty_;  // modules without tensors before the first unit
 };
 
 // Units that share a tensor become one.
@@ -222,7 +238,7 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
   }
   Builder builder(sizes, options, workload, largest_device);
   builder.walk(ModuleSizes::kRoot);
-  builder.share_kv();
+  builder.finish();
   const std::vector<std::uint32_t> leader = groups_by_ties(description, sizes, builder);
   merge(&builder, leader, &result);
   return result;

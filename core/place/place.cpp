@@ -14,14 +14,22 @@ std::size_t tries(const World& world) {
   return kUnitVisits / (world.units.size() + 1);
 }
 
+// Of equally fast ones the one with the fewest hops.
 std::optional<Choices> fastest_of(const World& world, const std::vector<Choices>& candidates) {
+  constexpr double kRounding = 1e-9;
   const Choices* best = nullptr;
   double seconds = 0;
+  int hops = 0;
   for (const Choices& candidate : candidates) {
     const Timing timing = predict(world, candidate);
-    if (!timing.fits || (best != nullptr && timing.seconds >= seconds)) continue;
+    if (!timing.fits) continue;
+    const double margin = kRounding * seconds;
+    const bool faster = timing.seconds < seconds - margin;
+    const bool simpler = timing.seconds <= seconds + margin && timing.hops < hops;
+    if (best != nullptr && !faster && !simpler) continue;
     best = &candidate;
     seconds = timing.seconds;
+    hops = timing.hops;
   }
   if (best == nullptr) return std::nullopt;
   return *best;
@@ -29,7 +37,11 @@ std::optional<Choices> fastest_of(const World& world, const std::vector<Choices>
 
 std::optional<Choices> fastest(const World& world, std::vector<Choices> candidates) {
   for (Choices& choices : fast_choices(world)) candidates.push_back(std::move(choices));
-  for (Choices& choices : sequential_choices(world)) candidates.push_back(std::move(choices));
+  for (const int slots : {0, 2, 1}) {
+    for (Choices& choices : sequential_choices(world, slots)) {
+      candidates.push_back(std::move(choices));
+    }
+  }
   for (Choices& choices : all_on_disk(world)) candidates.push_back(std::move(choices));
   std::optional<Choices> best = fastest_of(world, candidates);
   if (best) improve(world, &*best, tries(world));
@@ -54,7 +66,10 @@ bool is_small(const World& world) {
 std::optional<Placement> place(const World& world, MapMode mode, std::vector<Choices> more) {
   std::optional<Choices> best;
   if (mode == MapMode::kSequential) {
-    best = fastest_of(world, sequential_choices(world));
+    best = fastest_of(world, sequential_choices(world, 0));
+    for (const int slots : {2, 1}) {
+      if (!best) best = fastest_of(world, sequential_choices(world, slots));
+    }
   } else if (mode != MapMode::kAuto) {
     best = balanced_choices(world, mode == MapMode::kBalancedLow0);
     if (best && !predict(world, *best).fits) best.reset();
@@ -66,6 +81,7 @@ std::optional<Placement> place(const World& world, MapMode mode, std::vector<Cho
     exact = true;
   }
   if (!best) return std::nullopt;
+  if (mode != MapMode::kSequential) spread_evenly(world, &*best);
   return Placement{*best, predict(world, *best), exact};
 }
 

