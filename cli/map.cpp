@@ -39,7 +39,9 @@ Bytes reserve(const PlanDevice& device) {
 Json map_json(const Plan& plan) {
   Json result;
   result["device_map"] = Json::object();
-  for (const auto& [name, device] : plan.map) result["device_map"][name] = device_json(device);
+  // Names are different already; looking each up first would take quadratic time.
+  auto& entries = result["device_map"].get_ref<Json::object_t&>();
+  for (const auto& [name, device] : plan.map) entries.push_back({name, device_json(device)});
   result["max_memory"] = budgets_json(plan.memory);
   result["warnings"] = plan.warnings;
   result["devices"] = Json::array();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace haul::core {
@@ -480,6 +481,35 @@ void improve(const World& world, Choices* choices, std::size_t tries) {
         }
       }
     }
+  }
+}
+
+void gather_runs(const World& world, Choices* choices) {
+  const Order units = first_uses(world);
+  const auto weigh = [&](std::uint32_t u) {
+    const Unit& unit = world.units[u];
+    return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
+  };
+  std::map<decltype(weigh(0)), Order> equal;
+  for (const std::uint32_t u : units) equal[weigh(u)].push_back(u);
+  Timing best = predict(world, *choices);
+  for (const bool cpu_first : {true, false}) {
+    const auto rank = [&](Choice choice) {
+      const bool cpu = world.executors[choice.executor].device == kCpuDevice;
+      return cpu && cpu_first ? -1 : static_cast<int>(choice.executor);
+    };
+    Choices gathered = *choices;
+    for (const auto& [kind, members] : equal) {
+      Choices part;
+      for (const std::uint32_t u : members) part.push_back((*choices)[u]);
+      std::stable_sort(part.begin(), part.end(),
+                       [&](Choice a, Choice b) { return rank(a) < rank(b); });
+      for (std::size_t i = 0; i < members.size(); ++i) gathered[members[i]] = part[i];
+    }
+    Timing timing = predict(world, gathered);
+    if (!timing.fits || timing.hops >= best.hops) continue;
+    best = std::move(timing);
+    *choices = std::move(gathered);
   }
 }
 

@@ -28,6 +28,9 @@ std::vector<Choices> all_on_disk(const World& world);
 // it costs no time. `tries` bounds the predictions made.
 void improve(const World& world, Choices* choices, std::size_t tries);
 
+// Equal units trade places so that each executor has its work in one run, where that saves hops.
+void gather_runs(const World& world, Choices* choices);
+
 // Among equal units in a row on one executor, those that are copied lie evenly between the others,
 // so that there is always work to hide a copy behind. Changes no figure.
 void spread_evenly(const World& world, Choices* choices);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/place/device_lookup.h"
+#include "core/place/node_map.h"
 
 namespace haul::core {
 namespace {
@@ -250,13 +251,14 @@ Device device_of(const World& world, Choice choice) {
   return world.executors[choice.executor].device;
 }
 
-DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices) {
-  DeviceMap map;
+DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
+                        bool clean) {
+  NodeMap map(sizes.nodes().size());
   for (std::size_t u = 0; u < choices.size(); ++u) {
     const Device device = device_of(model.world, choices[u]);
-    for (const Index key : model.keys[u]) map.emplace_back(sizes.name(key), device);
+    for (const Index key : model.keys[u]) map[key] = device;
   }
-  return sorted(std::move(map));
+  return clean ? cleaned(sizes, map) : named(sizes, map);
 }
 
 std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSizes& sizes,

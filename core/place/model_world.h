@@ -33,7 +33,8 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
 
 // Where a unit's weights lie.
 Device device_of(const World& world, Choice choice);
-DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices);
+DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
+                        bool clean);
 
 // What a given map means in this world. Weights in RAM are copied to the first GPU or computed by
 // the CPU, whichever is faster for all of them; those on disk are copied to the first executor.

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/place/node_map.h"
 #include "core/place/peer_layers.h"
 #include "core/place/peer_queue.h"
 #include "core/place/peer_ties.h"
@@ -16,6 +17,8 @@
 namespace haul {
 namespace {
 
+using core::cleaned;
+using core::named;
 using core::PeerLayers;
 using core::PeerQueue;
 using core::PeerTies;
@@ -50,6 +53,7 @@ class PeerPlanner {
         layers_(sizes, options.no_split),
         ties_(sizes, find_tied_parameters(description), exact),
         queue_(sizes),
+        placed_(sizes.nodes().size()),
         searched_(sizes.nodes().size()),
         taken_(sizes.nodes().size()) {
     for (const Budget& item : memory) {
@@ -70,10 +74,13 @@ class PeerPlanner {
     slots_.push_back({kDiskDevice, 0});
   }
 
+  const core::NodeMap& placed() const { return placed_; }
+  // Whether a module with saved buffers of its own was split: the peer forgets those.
+  bool loses_buffers() const { return loses_buffers_; }
+
   InferredMap run() {
     while (!queue_.empty()) step();
     InferredMap result;
-    for (const auto& [node, device] : placed_) result.map.emplace_back(sizes_.name(node), device);
     warn_about_buffers(&result);
     for (const Slot& slot : slots_) {
       if (slot.reserved > 0) {
@@ -120,6 +127,7 @@ class PeerPlanner {
       return;
     }
     if (plus(slot.used, bits) >= limit && layers_.splittable(node)) {
+      note_split(node);
       queue_.push_front_parts(node);
       layers_.put_back(node);
       layers_.refresh();
@@ -203,6 +211,7 @@ class PeerPlanner {
   bool split_a_companion(Index node, const Companions& companions) {
     for (const Index entry : companions.entries) {
       if (!layers_.splittable(entry)) continue;
+      note_split(entry);
       queue_.expand(entry);
       queue_.push_front(node);
       layers_.put_back(node);
@@ -210,6 +219,12 @@ class PeerPlanner {
       return true;
     }
     return false;
+  }
+
+  void note_split(Index module) {
+    for (const BufferSpec& buffer : sizes_[module].module->buffers) {
+      loses_buffers_ = loses_buffers_ || buffer.persistent;
+    }
   }
 
   // The first node, depth first, that fits in `room` with all that is tied to it.
@@ -245,6 +260,7 @@ class PeerPlanner {
     while (!queue_.contains(small)) {
       Index holder = sizes_[small].parent;
       while (!queue_.contains(holder)) holder = sizes_[holder].parent;
+      note_split(holder);
       queue_.expand(holder);
     }
     queue_.remove(small);
@@ -297,7 +313,8 @@ class PeerPlanner {
   PeerQueue queue_;
   std::vector<Slot> slots_;
   std::size_t current_ = 0;
-  std::map<Index, Device> placed_;
+  core::NodeMap placed_;
+  bool loses_buffers_ = false;  // of a kind that is saved
   std::uint32_t search_ = 0;
   std::vector<std::uint32_t> searched_;  // by node: the last search that put it on its list
   std::vector<std::uint32_t> taken_;     // and the last that took it off
@@ -326,25 +343,25 @@ DeviceMap lost_buffers(const DeviceMap& map, const std::vector<std::string>& unc
 InferredMap infer_auto_device_map(const Description& description, const MaxMemory& memory,
                                   const MapOptions& options) {
   const ModuleSizes sizes = compute_module_sizes(description, options.sizes);
-  InferredMap result;
-  try {
-    result = PeerPlanner(description, sizes, memory, options, false).run();
-  } catch (const PeerIndexError&) {
-    result = PeerPlanner(description, sizes, memory, options, true).run();
-    result.peer_failure = "IndexError";
-  }
-  const DeviceMap parts = std::move(result.map);
-  result.map = options.clean_result ? clean_device_map(parts) : sorted(parts);
-  const DeviceMapCheck check = check_device_map(description, result.map);
-  if (!check.covers_everything()) {
+  const auto finish = [&](PeerPlanner planner, std::string peer_failure) {
+    InferredMap result = planner.run();
+    result.peer_failure = std::move(peer_failure);
+    const core::NodeMap& placed = planner.placed();
+    result.map = options.clean_result ? cleaned(sizes, placed) : named(sizes, placed);
+    if (!planner.loses_buffers()) return result;
+    const DeviceMapCheck check = check_device_map(description, result.map);
+    if (check.covers_everything()) return result;
     if (result.peer_failure.empty()) result.peer_failure = "rejected";
-    DeviceMap whole = parts;
-    for (auto& entry : lost_buffers(parts, check.uncovered)) {
-      whole.push_back(std::move(entry));
-    }
+    DeviceMap whole = named(sizes, placed);
+    for (auto& entry : lost_buffers(whole, check.uncovered)) whole.push_back(std::move(entry));
     result.map = options.clean_result ? clean_device_map(whole) : sorted(std::move(whole));
+    return result;
+  };
+  try {
+    return finish(PeerPlanner(description, sizes, memory, options, false), "");
+  } catch (const PeerIndexError&) {
+    return finish(PeerPlanner(description, sizes, memory, options, true), "IndexError");
   }
-  return result;
 }
 
 }  // namespace haul

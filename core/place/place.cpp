@@ -10,7 +10,7 @@ namespace {
 
 // Predictions that improve() may make, by their cost.
 std::size_t tries(const World& world) {
-  constexpr std::size_t kUnitVisits = 400'000;
+  constexpr std::size_t kUnitVisits = 150'000;
   return kUnitVisits / (world.units.size() + 1);
 }
 
@@ -81,7 +81,10 @@ std::optional<Placement> place(const World& world, MapMode mode, std::vector<Cho
     exact = true;
   }
   if (!best) return std::nullopt;
-  if (mode != MapMode::kSequential) spread_evenly(world, &*best);
+  if (mode != MapMode::kSequential) {
+    gather_runs(world, &*best);
+    spread_evenly(world, &*best);
+  }
   return Placement{*best, predict(world, *best), exact};
 }
 

@@ -257,8 +257,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
     if (placement) {
       choices = placement->choices;
       plan.proven_best = placement->exact && request.mode == MapMode::kAuto;
-      plan.map = to_device_map(model, sizes, *choices);
-      if (request.options.clean_result) plan.map = clean_device_map(plan.map);
+      plan.map = to_device_map(model, sizes, *choices, request.options.clean_result);
     }
   }
   if (choices) fill(description, request, profile, sizes, model, *choices, &plan);

@@ -178,7 +178,9 @@ Json plan_json(const Plan& plan) {
   json["batch"] = plan.batch;
   json["fits"] = plan.fits;
   json["device_map"] = Json::object();
-  for (const auto& [name, device] : plan.map) json["device_map"][name] = device_json(device);
+  // Names are different already; looking each up first would take quadratic time.
+  auto& entries = json["device_map"].get_ref<Json::object_t&>();
+  for (const auto& [name, device] : plan.map) entries.push_back({name, device_json(device)});
   json["max_memory_bits"] = budgets_json(plan.memory);
   json["steps"] = Json::array();
   for (const PlanStep& step : plan.steps) {
