@@ -1,25 +1,24 @@
-"""`haul map` and `haul plan`, from start to exit, beside the peer's planner on the same trees.
+"""The planners inside a process, beside the peer's on the same trees.
 
-The trees are blocks of ten modules, two of them unsplittable classes away from the root, on four
-GPUs and RAM that hold three quarters of them. The peer's time is that of infer_auto_device_map
-alone, on a module that is already built; haul's is the whole command, the reading of the tree file
-included. Answer: the same map from `--planner accelerate` and the peer; a plan of a 405B model in
-under 10 ms; 100,000 modules in under 1 s with either planner; at least 500 times faster than the
-peer from 10,000 modules on.
+The trees are blocks of ten modules on three GPUs and RAM that hold three quarters of them. Measured
+is planning alone, on a tree that is already read (haul) or built (the peer). Answer: the same map
+from `haul map --planner accelerate` and the peer; a plan of a 405B model in under 10 ms; 100,000
+modules in under 1 s with either planner, with near-linear growth over four sizes; and, from 10,000
+modules on, at least 500 times faster than the peer.
 """
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-HAUL = os.environ.get("HAUL", "build/haul")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HAUL = os.path.abspath(os.environ.get("HAUL", "build/haul"))
+BUILD = os.path.dirname(HAUL)
 SIZES = [1_000, 10_000, 30_000, 100_000]
 PEER_SIZES = [1_000, 10_000]
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def tree(modules):
@@ -36,13 +35,10 @@ def bytes_of(spec):
     return own + sum(bytes_of(child) for child in spec.get("children", {}).values())
 
 
-def haul(arguments, runs):
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        done = subprocess.run([HAUL, *arguments], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times), done.stdout
+def times(*arguments):
+    done = subprocess.run([os.path.join(BUILD, "benchmarks", "planner_times"), *arguments],
+                          capture_output=True, text=True, check=True)
+    return [float(line) for line in done.stdout.split()]
 
 
 def build(spec, classes):
@@ -57,8 +53,11 @@ def build(spec, classes):
 
 
 def peer(spec, memory):
+    import logging
+
     import torch
     from accelerate.utils.modeling import infer_auto_device_map
+    logging.disable(logging.WARNING)
     names = ["Model", "ModuleList", "Block", "Half", "Linear"]
     model = build(spec, {name: type(name, (torch.nn.Module,), {}) for name in names})
     start = time.perf_counter()
@@ -67,6 +66,8 @@ def peer(spec, memory):
 
 
 def main():
+    subprocess.run(["cmake", "--build", BUILD, "--target", "planner_times"], check=True,
+                   stdout=subprocess.DEVNULL)
     failures = []
 
     def hold(condition, text):
@@ -75,35 +76,33 @@ def main():
 
     config = os.path.join(ROOT, "tests/data/configs/llama-3.1-405b/config.json")
     eight = ",".join(f"{i}=80GB" for i in range(8)) + ",cpu=512GB"
-    start_up, _ = haul(["--version"], 20)
-    print(f"an empty command: {start_up * 1e3:.1f} ms")
     for name, memory in [("one GPU", "0=80GB,cpu=256GB"), ("eight GPUs", eight)]:
-        seconds, _ = haul(["plan", config, "--max-memory", memory, "--context", "4096"], 20)
+        seconds, = times("config", config, memory)
         print(f"405B on {name}: {seconds * 1e3:.1f} ms")
         hold(seconds < 0.010, f"405B on {name} took {seconds * 1e3:.1f} ms")
 
-    have_peer = True
     try:
         import accelerate  # noqa: F401
+        peer_sizes = PEER_SIZES
     except ImportError:
-        have_peer = False
+        peer_sizes = []
         print("accelerate is not installed: no comparison")
     print(f"{'modules':>9} {'haul':>10} {'accelerate mode':>16} {'the peer':>12} {'ratio':>8}")
     for modules in SIZES:
         spec = tree(modules)
         total = bytes_of(spec)
         memory = {0: total // 6, 1: total // 6, 2: total // 6, "cpu": total // 4}
+        budgets = json.dumps({str(k): v for k, v in memory.items()})
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(spec, file)
             file.flush()
-            arguments = ["map", "--tree", file.name, "--json", "--device-map", "sequential",
-                         "--max-memory", json.dumps({str(k): v for k, v in memory.items()})]
-            auto = [a if a != "sequential" else "auto" for a in arguments]
-            runs = 5 if modules < 50_000 else 3
-            own, _ = haul(auto, runs)
-            mode, answer = haul([*arguments, "--planner", "accelerate"], runs)
+            mode, own = times("tree", file.name, budgets)
+            answer = subprocess.run(
+                [HAUL, "map", "--tree", file.name, "--json", "--planner", "accelerate",
+                 "--device-map", "sequential", "--max-memory", budgets],
+                capture_output=True, text=True, check=True).stdout
         line = f"{modules:>9} {own * 1e3:>7.1f} ms {mode * 1e3:>13.1f} ms"
-        if have_peer and modules in PEER_SIZES:
+        if modules in peer_sizes:
             seconds, device_map = peer(spec, memory)
             hold(json.loads(answer)["device_map"] == device_map, f"{modules}: another map")
             line += f" {seconds * 1e3:>9.0f} ms {seconds / mode:>7.0f}x"

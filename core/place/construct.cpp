@@ -44,6 +44,11 @@ class Spread {
   double due_ = 0;
 };
 
+// Of which a pass touches little.
+bool is_lookup(const Unit& unit) {
+  return unit.touched < unit.weights / 4;
+}
+
 struct Recipe {
   std::vector<std::uint8_t> gpus;  // in the order of filling
   int slots = 0;                   // kept on each of them
@@ -73,8 +78,6 @@ class Filler {
   }
 
  private:
-  bool is_lookup(const Unit& unit) const { return unit.touched * 4 < unit.weights; }
-
   void take_cpu_part() {
     const bool can = world_.computes_on_cpu() && world_.has_gpu();
     const auto cpu = static_cast<std::uint8_t>(world_.executors.size() - 1);
@@ -117,7 +120,7 @@ class Filler {
       needed += world_.units[u].weights + world_.units[u].extra;
     }
     // More for the first GPUs leaves less for the last: the best is where their links meet.
-    const int rounds = rest_.size() <= kManyUnits ? 12 : 2;
+    const int rounds = rest_.size() <= kManyUnits ? 8 : 2;
     const std::vector<Size> free = free_;
     Size low = std::max<Size>(0, needed - room);
     Size high = std::min(needed, 2 * low);
@@ -253,14 +256,15 @@ void add_best_cpu_share(const World& world, const Order& units, Recipe recipe,
   if (none.fits && copies(none) == 0) return;
   std::size_t low = 0;
   std::size_t high = units.size();
-  while (high - low > 1) {
+  const std::size_t close = units.size() <= kManyUnits ? 1 : units.size() / 100;
+  while (high - low > close) {
     const std::size_t middle = low + (high - low) / 2;
     const Timing timing = try_count(middle);
     const bool more =
         recipe.slots == 0 ? copies(timing) > 0 : !timing.fits || copies(timing) > timing.chain;
     (more ? low : high) = middle;
     // Only the last few attempts matter; the rest need not be kept.
-    if (high - low > 4) out->pop_back();
+    if (high - low > 4 * close) out->pop_back();
   }
   try_count(high);
 }
@@ -317,7 +321,7 @@ std::vector<Choices> fast_choices(const World& world) {
   std::vector<Choices> result;
   if (world.executors.empty() || world.units.empty()) return result;
   const Order units = first_uses(world);
-  const bool cpu_helps = world.computes_on_cpu() && world.has_gpu();
+  const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
   const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {
     result.push_back(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
@@ -328,7 +332,7 @@ std::vector<Choices> fast_choices(const World& world) {
       for (const Size piece : pieces) {
         if (slots == 0 && piece != kNoLimit) continue;
         add_best_cpu_share(world, units, {gpus, slots, piece, 0, false}, &result);
-        if (cpu_helps) {
+        if (has_lookups && world.computes_on_cpu() && world.has_gpu()) {
           add_best_cpu_share(world, units, {gpus, slots, piece, 0, true}, &result);
         }
       }

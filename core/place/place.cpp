@@ -10,7 +10,7 @@ namespace {
 
 // Predictions that improve() may make, by their cost.
 std::size_t tries(const World& world) {
-  constexpr std::size_t kUnitVisits = 150'000;
+  constexpr std::size_t kUnitVisits = 100'000;
   return kUnitVisits / (world.units.size() + 1);
 }
 

@@ -98,7 +98,17 @@ std::string figure(int x, int y, std::string_view title, const std::string& valu
                    const std::string& limit) {
   return text(x, y, 13, "fill=\"#475060\"", title) +
          text(x, y + 26, 22, "font-weight=\"600\"", value) +
-         text(x, y + 46, 12, "fill=\"#7a8494\"", limit);
+         text(x, y + 46, 12, "fill=\"#7a8494\"", limit.empty() ? "" : "limited by " + limit);
+}
+
+// The end of a long path, in whole characters.
+std::string title(const std::string& model) {
+  constexpr std::size_t kMost = 60;
+  if (model.empty()) return "plan";
+  if (model.size() <= kMost) return model;
+  std::size_t begin = model.size() - kMost;
+  while (begin < model.size() && (static_cast<unsigned char>(model[begin]) & 0xC0) == 0x80) ++begin;
+  return "…" + model.substr(begin);
 }
 
 }  // namespace
@@ -112,7 +122,7 @@ std::string plan_svg(const Plan& plan) {
       "fill=\"#1c2430\">\n",
       kWidth, height);
   out += rectangle(0, 0, kWidth, height, "fill=\"#ffffff\"");
-  out += text(28, 42, 24, "font-weight=\"700\"", plan.model.empty() ? "plan" : plan.model);
+  out += text(28, 42, 24, "font-weight=\"700\"", title(plan.model));
   std::string request = fmt::format("{}, batch {}", to_string(plan.mode), plan.batch);
   if (plan.context) request += fmt::format(", context {}", *plan.context);
   out += text(28, 68, 15, "fill=\"#475060\"", plan.fits ? request : request + ": does not fit");
