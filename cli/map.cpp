@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <memory>
 
 #include <fmt/format.h>
@@ -58,11 +59,30 @@ Json map_json(const Plan& plan) {
   return result;
 }
 
+// "h.9" before "h.10".
+bool before(std::string_view a, std::string_view b) {
+  const auto digits = [](std::string_view text, std::size_t at) {
+    std::size_t end = at;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+    return end - at;
+  };
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const std::size_t length_a = digits(a, i);
+    const std::size_t length_b = digits(b, i);
+    if (length_a > 0 && length_b > 0 && length_a != length_b) return length_a < length_b;
+    if (a[i] != b[i]) return a[i] < b[i];
+  }
+  return a.size() < b.size();
+}
+
 void print_map(const Plan& plan) {
+  DeviceMap map = plan.map;
+  std::sort(map.begin(), map.end(),
+            [](const auto& a, const auto& b) { return before(a.first, b.first); });
   std::size_t width = 6;
-  for (const auto& [name, device] : plan.map) width = std::max(width, name.size());
-  if (!plan.map.empty()) fmt::print("{:<{}}  device\n", "module", width);
-  for (const auto& [name, device] : plan.map) {
+  for (const auto& [name, device] : map) width = std::max(width, name.size());
+  if (!map.empty()) fmt::print("{:<{}}  device\n", "module", width);
+  for (const auto& [name, device] : map) {
     fmt::print("{:<{}}  {}\n", name.empty() ? "(all)" : name, width, to_string(device));
   }
   if (!plan.devices.empty()) {

@@ -150,9 +150,13 @@ void set_context(const PlacementFlags& flags, const Description& description,
   }
   request->context = longest_context(description, *request, profile, minimum, most);
   if (!request->context) {
-    // The plan for the minimum says what offload it needs, or what is missing.
     request->context = minimum;
-    fmt::print(stderr, "note: a context of {} needs offload\n", minimum);
+    Bytes away = 0;
+    for (const PlanStep& step : haul::make_plan(description, *request, profile).steps) {
+      if (step.lies != step.runs_on || !step.lies.is_accelerator()) away += step.weights;
+    }
+    fmt::print(stderr, "note: a context of {} needs offload: {} of weights do not fit\n", minimum,
+               format_bytes(away));
   }
 }
 

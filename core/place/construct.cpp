@@ -9,21 +9,8 @@
 namespace haul::core {
 namespace {
 
-using Order = std::vector<std::uint32_t>;
-
 // Worlds with more units are filled with fewer attempts.
 constexpr std::size_t kManyUnits = 2000;
-
-// Each unit once, where it is first used.
-Order first_uses(const World& world) {
-  Order result;
-  std::vector<bool> seen(world.units.size());
-  for (const std::uint32_t u : world.order) {
-    if (!seen[u]) result.push_back(u);
-    seen[u] = true;
-  }
-  return result;
-}
 
 // Takes a share of a sequence, spread evenly by bytes.
 class Spread {
@@ -59,7 +46,7 @@ struct Recipe {
 
 class Filler {
  public:
-  Filler(const World& world, const Order& units, const Recipe& recipe)
+  Filler(const World& world, const UnitOrder& units, const Recipe& recipe)
       : world_(world), units_(units), recipe_(recipe), choices_(world.units.size()) {
     free_.resize(world.executors.size());
     for (std::size_t e = 0; e < free_.size(); ++e) {
@@ -228,18 +215,18 @@ class Filler {
   }
 
   const World& world_;
-  const Order& units_;
+  const UnitOrder& units_;
   const Recipe& recipe_;
   Choices choices_;
-  Order rest_;     // without the CPU's part
-  Order movable_;  // and without what is pinned
+  UnitOrder rest_;     // without the CPU's part
+  UnitOrder movable_;  // and without what is pinned
   std::vector<Size> free_;
   Size ram_ = 0;
 };
 
 // How many units the CPU should compute: more lengthens the chain and shortens the copies, so the
 // best is where the two meet.
-void add_best_cpu_share(const World& world, const Order& units, Recipe recipe,
+void add_best_cpu_share(const World& world, const UnitOrder& units, Recipe recipe,
                         std::vector<Choices>* out) {
   const auto try_count = [&](std::size_t count) {
     recipe.on_cpu = count;
@@ -280,15 +267,6 @@ std::vector<Size> piece_limits(const World& world) {
   return {kNoLimit, common->first};
 }
 
-std::vector<std::uint8_t> by_index(const World& world) {
-  std::vector<std::uint8_t> result;
-  for (std::size_t e = 0; e < world.executors.size(); ++e) {
-    if (world.executors[e].device.is_accelerator()) result.push_back(static_cast<std::uint8_t>(e));
-  }
-  if (result.empty()) result.push_back(0);
-  return result;
-}
-
 std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
   std::vector<std::vector<std::uint8_t>> result{by_index(world)};
   const std::vector<std::uint8_t> index = result.front();
@@ -320,7 +298,7 @@ std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
 std::vector<Choices> fast_choices(const World& world) {
   std::vector<Choices> result;
   if (world.executors.empty() || world.units.empty()) return result;
-  const Order units = first_uses(world);
+  const UnitOrder units = first_uses(world);
   const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
   const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {
@@ -339,215 +317,6 @@ std::vector<Choices> fast_choices(const World& world) {
     }
   }
   return result;
-}
-
-namespace {
-
-// Units in order, each GPU up to its limit of weights; nothing when something is left over.
-std::optional<Choices> fill_runs(const World& world, const Order& units,
-                                 const std::vector<std::uint8_t>& gpus,
-                                 const std::vector<Size>& limits) {
-  Choices choices(world.units.size());
-  std::size_t at = 0;
-  Size weights = 0;
-  Size used = world.executors[gpus[0]].fixed;
-  for (const std::uint32_t u : units) {
-    const Unit& unit = world.units[u];
-    while (weights + unit.weights > limits[at] ||
-           used + unit.weights + unit.extra > world.executors[gpus[at]].capacity) {
-      if (++at == gpus.size()) return std::nullopt;
-      weights = 0;
-      used = world.executors[gpus[at]].fixed;
-    }
-    weights += unit.weights;
-    used += unit.weights + unit.extra;
-    choices[u] = {gpus[at], Store::kHere};
-  }
-  return choices;
-}
-
-// The smallest limit in [low, high] for which `fill` succeeds, and its result.
-template <typename Fill>
-std::optional<Choices> smallest_limit(Size low, Size high, Fill fill, Size* limit) {
-  std::optional<Choices> best = fill(high);
-  if (!best) return best;
-  while (low < high) {
-    const Size middle = low + (high - low) / 2;
-    if (auto found = fill(middle)) {
-      best = std::move(found);
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  *limit = high;
-  return best;
-}
-
-}  // namespace
-
-std::optional<Choices> balanced_choices(const World& world, bool low_first) {
-  if (!world.has_gpu()) return std::nullopt;
-  const Order units = first_uses(world);
-  const std::vector<std::uint8_t> gpus = by_index(world);
-  Size total = 0;
-  for (const Unit& unit : world.units) total += unit.weights;
-  Size first = total;
-  if (low_first && gpus.size() > 1) {
-    const auto with_first = [&](Size limit) {
-      std::vector<Size> limits(gpus.size(), total);
-      limits[0] = limit;
-      return fill_runs(world, units, gpus, limits);
-    };
-    if (!smallest_limit(0, total, with_first, &first)) return std::nullopt;
-  }
-  Size fullest = 0;
-  return smallest_limit(
-      0, total,
-      [&](Size limit) {
-        std::vector<Size> limits(gpus.size(), limit);
-        if (low_first && gpus.size() > 1) limits[0] = first;
-        return fill_runs(world, units, gpus, limits);
-      },
-      &fullest);
-}
-
-std::vector<Choices> sequential_choices(const World& world, int slots) {
-  std::vector<Choices> result;
-  if (world.executors.empty()) return result;
-  const Order units = first_uses(world);
-  const std::vector<std::uint8_t> gpus = by_index(world);
-  Size piece = 0;
-  for (const Unit& unit : world.units) piece = std::max(piece, unit.piece);
-  for (std::uint8_t target = 0; target < world.executors.size(); ++target) {
-    std::vector<Size> free;
-    for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
-    const bool on_cpu = world.executors[target].link == 0;
-    free[target] -= slots * piece;
-    Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
-    Choices choices(world.units.size());
-    for (const std::uint32_t u : units) {
-      const Unit& unit = world.units[u];
-      const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
-        return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
-      });
-      if (place != gpus.end()) {
-        choices[u] = {*place, Store::kHere};
-        free[*place] -= unit.weights + unit.extra;
-        if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
-        continue;
-      }
-      choices[u] = {target, Store::kDisk};
-      free[target] -= unit.extra;
-      if (unit.weights <= ram) {
-        choices[u].store = on_cpu ? Store::kHere : Store::kRam;
-        ram -= unit.weights;
-      }
-    }
-    result.push_back(std::move(choices));
-  }
-  return result;
-}
-
-std::vector<Choices> all_on_disk(const World& world) {
-  std::vector<Choices> result;
-  for (std::uint8_t e = 0; e < world.executors.size(); ++e) {
-    result.emplace_back(world.units.size(), Choice{e, Store::kDisk});
-  }
-  return result;
-}
-
-void improve(const World& world, Choices* choices, std::size_t tries) {
-  const std::vector<Choice> options = allowed_choices(world);
-  Timing best = predict(world, *choices);
-  // Of equally fast choices the one with fewer hops, then the one with less away from GPUs.
-  const auto second = [](const Timing& timing) {
-    return std::pair(timing.hops, timing.ram_used + 2 * timing.disk_used);
-  };
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    for (std::size_t u = 0; u < choices->size(); ++u) {
-      for (const Choice option : options) {
-        if (option == (*choices)[u]) continue;
-        if (tries-- == 0) return;
-        const Choice before = (*choices)[u];
-        (*choices)[u] = option;
-        Timing timing = predict(world, *choices);
-        const bool faster = timing.fits && (!best.fits || timing.seconds < best.seconds);
-        const bool nearer =
-            timing.fits && timing.seconds == best.seconds && second(timing) < second(best);
-        if (faster || nearer) {
-          best = std::move(timing);
-          moved = true;
-        } else {
-          (*choices)[u] = before;
-        }
-      }
-    }
-  }
-}
-
-void gather_runs(const World& world, Choices* choices) {
-  const Order units = first_uses(world);
-  const auto weigh = [&](std::uint32_t u) {
-    const Unit& unit = world.units[u];
-    return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
-  };
-  std::map<decltype(weigh(0)), Order> equal;
-  for (const std::uint32_t u : units) equal[weigh(u)].push_back(u);
-  Timing best = predict(world, *choices);
-  for (const bool cpu_first : {true, false}) {
-    const auto rank = [&](Choice choice) {
-      const bool cpu = world.executors[choice.executor].device == kCpuDevice;
-      return cpu && cpu_first ? -1 : static_cast<int>(choice.executor);
-    };
-    Choices gathered = *choices;
-    for (const auto& [kind, members] : equal) {
-      Choices part;
-      for (const std::uint32_t u : members) part.push_back((*choices)[u]);
-      std::stable_sort(part.begin(), part.end(),
-                       [&](Choice a, Choice b) { return rank(a) < rank(b); });
-      for (std::size_t i = 0; i < members.size(); ++i) gathered[members[i]] = part[i];
-    }
-    Timing timing = predict(world, gathered);
-    if (!timing.fits || timing.hops >= best.hops) continue;
-    best = std::move(timing);
-    *choices = std::move(gathered);
-  }
-}
-
-void spread_evenly(const World& world, Choices* choices) {
-  const Order units = first_uses(world);
-  std::size_t begin = 0;
-  while (begin < units.size()) {
-    const Unit& unit = world.units[units[begin]];
-    const std::uint8_t executor = (*choices)[units[begin]].executor;
-    std::array<double, 3> count{};
-    std::size_t end = begin;
-    while (end < units.size() && world.units[units[end]] == unit &&
-           (*choices)[units[end]].executor == executor) {
-      ++count[static_cast<std::size_t>((*choices)[units[end++]].store)];
-    }
-    // At each place the kind that is furthest behind its share.
-    const double total = static_cast<double>(end - begin);
-    std::array<double, 3> given{};
-    for (std::size_t i = begin; i < end; ++i) {
-      std::size_t furthest = 0;
-      double most = -1;
-      for (std::size_t kind = 0; kind < count.size(); ++kind) {
-        const double due = count[kind] * (static_cast<double>(i - begin) + 1) / total;
-        const double behind = given[kind] < count[kind] ? due - given[kind] : -2;
-        if (behind > most) {
-          most = behind;
-          furthest = kind;
-        }
-      }
-      ++given[furthest];
-      (*choices)[units[i]].store = static_cast<Store>(furthest);
-    }
-    begin = end;
-  }
 }
 
 }  // namespace haul::core

@@ -24,15 +24,10 @@ std::vector<Choices> sequential_choices(const World& world, int slots);
 // Everything on disk, copied to one executor.
 std::vector<Choices> all_on_disk(const World& world);
 
-// Moves single units while that makes the pass faster, and then takes units off disk and RAM where
-// it costs no time. `tries` bounds the predictions made.
-void improve(const World& world, Choices* choices, std::size_t tries);
-
-// Equal units trade places so that each executor has its work in one run, where that saves hops.
-void gather_runs(const World& world, Choices* choices);
-
-// Among equal units in a row on one executor, those that are copied lie evenly between the others,
-// so that there is always work to hide a copy behind. Changes no figure.
-void spread_evenly(const World& world, Choices* choices);
+using UnitOrder = std::vector<std::uint32_t>;
+// Each unit once, where it is first used.
+UnitOrder first_uses(const World& world);
+// The GPUs, or where there is none the CPU.
+std::vector<std::uint8_t> by_index(const World& world);
 
 }  // namespace haul::core

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/place/construct.h"
+#include "core/place/polish.h"
 #include "core/place/search.h"
 
 namespace haul::core {
