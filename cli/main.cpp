@@ -7,6 +7,8 @@ int main(int argc, char** argv) {
     haul::cli::add_convert(app);
     haul::cli::add_download(app);
     haul::cli::add_estimate(app);
+    haul::cli::add_map(app);
+    haul::cli::add_plan(app);
     haul::cli::add_tree(app);
     haul::cli::add_torch_verbs(app, argv);
   });

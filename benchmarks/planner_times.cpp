@@ -1,0 +1,52 @@
+// Seconds that planning takes inside a process, for benchmarks/planner.py:
+//   planner_times tree FILE BUDGETS     Accelerate's planner, then haul's
+//   planner_times config FILE BUDGETS   haul's plan with a context of 4096
+// Prints the least of several runs, a number a line.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/describe/describe.h"
+#include "haul/plan.h"
+
+namespace {
+
+template <typename Work>
+double least_seconds(int runs, Work work) {
+  double least = 1e9;
+  for (int i = 0; i < runs; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    least = std::min(least, taken.count());
+  }
+  return least;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  haul::PlanRequest request;
+  request.memory = haul::parse_max_memory(argv[3]);
+  haul::Description description;
+  if (std::string(argv[1]) == "tree") {
+    description = haul::read_tree(haul::core::read_file(argv[2], haul::kGiB), argv[2]);
+    request.options.no_split = description.no_split;
+    std::printf("%.6f\n", least_seconds(5, [&] {
+                  haul::infer_auto_device_map(description, request.memory, request.options);
+                }));
+  } else {
+    const haul::core::DescribeOptions stored{false, haul::core::WeightDtype::kStored};
+    description = haul::core::describe_config(haul::core::read_json(argv[2]), argv[2], stored);
+    request.options.no_split = description.no_split;
+    request.context = 4096;
+  }
+  std::printf("%.6f\n",
+              least_seconds(5, [&] { haul::make_plan(description, request, haul::Profile{}); }));
+  return 0;
+}

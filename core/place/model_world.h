@@ -1,0 +1,45 @@
+#pragma once
+
+// From a description, budgets and a profile to the planner's world, and back from its choices to a
+// device map.
+
+#include <vector>
+
+#include "core/place/world.h"
+#include "haul/device_map.h"
+#include "haul/profile.h"
+
+namespace haul::core {
+
+// What a pass brings beside the weights.
+struct Workload {
+  std::int64_t tokens = 1;  // of one pass: the batch when a token is generated
+  Bytes kv = 0;             // of all layers
+  std::int64_t layers = 0;  // that have a KV cache: the last blocks
+  Bytes fixed = 0;          // on every executor that is used: activations, logits, workspace
+  Bytes gpu_context = 0;    // and beside it on every GPU
+};
+
+struct ModelWorld {
+  World world;
+  // By unit: the modules and tensors that it is made of.
+  std::vector<std::vector<ModuleSizes::Index>> keys;
+};
+
+// `sizes` is the description's table for the options' dtypes.
+ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
+                       const MapOptions& options, const MaxMemory& memory, const Profile& profile,
+                       const Workload& workload);
+
+// Where a unit's weights lie.
+Device device_of(const World& world, Choice choice);
+DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
+                        bool clean);
+
+// What a given map means in this world. Weights in RAM are copied to the first GPU or computed by
+// the CPU, whichever is faster for all of them; those on disk are copied to the first executor.
+// Nothing when the map uses devices that the world lacks or leaves a unit out or in two places.
+std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSizes& sizes,
+                                       const DeviceMap& map);
+
+}  // namespace haul::core

@@ -1,0 +1,304 @@
+#include "haul/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/place/model_world.h"
+#include "core/place/place.h"
+#include "core/place/shortfall.h"
+#include "core/place/workload.h"
+
+namespace haul {
+namespace {
+
+using core::Choice;
+using core::Choices;
+using core::Executor;
+using core::ModelWorld;
+using core::plan_workload;
+using core::prompt_workload;
+using core::Store;
+using core::Timing;
+using core::Workload;
+using core::World;
+
+std::string limit_of(const World& world, const Timing& timing) {
+  const double slack = 1e-9 * timing.seconds;
+  for (std::size_t e = 0; e < timing.link.size(); ++e) {
+    if (timing.link[e] > 0 && timing.link[e] >= timing.seconds - slack) {
+      return fmt::format("link of GPU {}", to_string(world.executors[e].device));
+    }
+  }
+  if (timing.disk > 0 && timing.disk >= timing.seconds - slack) return "disk";
+  return "compute and memory";
+}
+
+// What of the chain weighs most.
+std::string chain_limit(const World& world, const Choices& choices) {
+  double bytes_time = 0;
+  double work_time = 0;
+  double cpu_time = 0;
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    const Executor& executor = world.executors[choices[u].executor];
+    const double bytes = static_cast<double>(world.units[u].touched) / executor.bandwidth;
+    const double work = world.units[u].operations / executor.speed;
+    const double longer = std::max(bytes, work);
+    if (executor.device == kCpuDevice) cpu_time += longer;
+    (bytes >= work ? bytes_time : work_time) += longer;
+  }
+  const bool on_cpu = cpu_time * 2 > bytes_time + work_time;
+  if (bytes_time >= work_time) return on_cpu ? "RAM" : "GPU memory";
+  return on_cpu ? "CPU" : "GPU compute";
+}
+
+Prediction prediction(const World& world, const Choices& choices, const Timing& timing) {
+  std::string limit = limit_of(world, timing);
+  if (limit == "compute and memory") limit = chain_limit(world, choices);
+  return {timing.seconds, limit};
+}
+
+// All weights are read from disk once; those of GPUs go over their links at the same time.
+Prediction load_prediction(const World& world, const Choices& choices) {
+  double disk = 0;
+  std::vector<double> link(world.executors.size());
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    if (choices[u].store == Store::kDisk) continue;
+    const double bytes = static_cast<double>(world.units[u].weights);
+    disk += bytes / world.disk_bandwidth;
+    const Executor& executor = world.executors[choices[u].executor];
+    if (choices[u].store == Store::kHere && executor.link > 0) {
+      link[choices[u].executor] += bytes / executor.link;
+    }
+  }
+  Prediction result{disk, "disk"};
+  for (std::size_t e = 0; e < link.size(); ++e) {
+    if (link[e] <= result.seconds) continue;
+    result = {link[e], fmt::format("link of GPU {}", to_string(world.executors[e].device))};
+  }
+  return result;
+}
+
+std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes,
+                               const Choices& choices) {
+  std::vector<PlanStep> steps;
+  std::vector<bool> seen(choices.size());
+  for (const std::uint32_t u : model.world.order) {
+    if (seen[u]) continue;
+    seen[u] = true;
+    const std::string name = sizes.name(model.keys[u].front());
+    const Device lies = device_of(model.world, choices[u]);
+    const Device runs_on = model.world.executors[choices[u].executor].device;
+    const auto weights = static_cast<Bytes>(model.world.units[u].weights);
+    if (!steps.empty() && steps.back().lies == lies && steps.back().runs_on == runs_on) {
+      steps.back().last = name;
+      steps.back().weights += weights;
+      ++steps.back().count;
+    } else {
+      steps.push_back({name, name, 1, lies, runs_on, weights});
+    }
+  }
+  return steps;
+}
+
+std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, const Timing& timing,
+                                   const MaxMemory& memory, const Workload& load) {
+  std::vector<PlanDevice> devices;
+  const auto at = [&](Device device) -> PlanDevice& {
+    for (PlanDevice& item : devices) {
+      if (item.device == device) return item;
+    }
+    devices.push_back({});
+    devices.back().device = device;
+    return devices.back();
+  };
+  for (const Budget& item : memory) at(item.device).budget = item.bytes();
+  std::vector<bool> busy(world.executors.size());
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    const Device executor = world.executors[choices[u].executor].device;
+    busy[choices[u].executor] = true;
+    at(device_of(world, choices[u])).weights += static_cast<Bytes>(world.units[u].weights);
+    at(executor).kv += static_cast<Bytes>(world.units[u].extra);
+  }
+  for (std::size_t e = 0; e < busy.size(); ++e) {
+    if (!busy[e]) continue;
+    PlanDevice& device = at(world.executors[e].device);
+    device.activations = load.fixed;
+    device.context = device.device.is_accelerator() ? load.gpu_context : 0;
+    device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
+  }
+  std::sort(devices.begin(), devices.end(),
+            [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
+  return devices;
+}
+
+// Of a map that was not made here: what it puts where, and the room its planner kept.
+std::vector<PlanDevice> devices_of_map(const Description& description, const SizeOptions& sizes,
+                                       const Plan& plan, const std::vector<Budget>& reserves) {
+  std::map<Device, PlanDevice> devices;
+  for (const Budget& item : plan.memory) devices[item.device].budget = item.bytes();
+  for (const DeviceUse& use : weights_by_device(description, sizes, plan.map)) {
+    devices[use.device].weights = whole_bytes(use.bits);
+  }
+  for (const Budget& item : reserves) devices[item.device].slots = whole_bytes(item.bits);
+  std::vector<PlanDevice> result;
+  for (auto& [device, item] : devices) {
+    item.device = device;
+    result.push_back(item);
+  }
+  return result;
+}
+
+struct PeerMap {
+  DeviceMap map;
+  MaxMemory memory;
+  std::vector<std::string> warnings;
+  std::vector<Budget> reserves;
+  std::vector<Budget> shortfall;
+  std::string failure;
+};
+
+PeerMap peer_map(const Description& description, const PlanRequest& request) {
+  PeerMap result;
+  result.memory = request.memory;
+  if (request.mode != MapMode::kSequential) {
+    BalancedMemory balanced =
+        get_balanced_memory(description, request.memory, request.options,
+                            {request.mode == MapMode::kBalancedLow0, request.memory_from_machine});
+    result.memory = std::move(balanced.memory);
+    result.failure = std::move(balanced.peer_failure);
+  }
+  InferredMap inferred = infer_auto_device_map(description, result.memory, request.options);
+  if (result.failure.empty()) result.failure = std::move(inferred.peer_failure);
+  result.map = std::move(inferred.map);
+  result.warnings = std::move(inferred.warnings);
+  result.reserves = std::move(inferred.reserves);
+  for (const Budget& item : inferred.minimum_needed) {
+    const Bits have = budget_of(result.memory, item.device).value_or(0);
+    result.shortfall.push_back({item.device, item.bits > have ? item.bits - have : 0});
+    result.warnings.push_back(fmt::format("nothing fits on device {}: {} bytes required",
+                                          to_string(item.device), exact_bytes(item.bits)));
+  }
+  return result;
+}
+
+// Also of a map that does not keep the budgets: the plan then says so.
+std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model,
+                                   const ModuleSizes& sizes, Plan* plan) {
+  std::optional<Choices> choices = from_device_map(model, sizes, map);
+  if (!choices) {
+    plan->warnings.push_back(
+        "the map uses devices without a budget, or several for one unsplittable block or tied "
+        "tensor; its time cannot be predicted");
+  }
+  return choices;
+}
+
+void fill(const Description& description, const PlanRequest& request, const Profile& profile,
+          const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices, Plan* plan) {
+  const Workload load = plan_workload(description, request);
+  const Timing timing = predict(model.world, choices);
+  plan->fits = timing.fits;
+  plan->steps = steps_of(model, sizes, choices);
+  plan->devices = devices_of(model.world, choices, timing, plan->memory, load);
+  plan->load = load_prediction(model.world, choices);
+  plan->token = prediction(model.world, choices, timing);
+  plan->best_possible = lower_bound(model.world);
+  const bool generates = description.dimensions && description.dimensions->causal;
+  if (request.context && generates && timing.fits) {
+    const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,
+                                          profile, prompt_workload(description, request));
+    plan->first_token = prediction(prompt.world, choices, predict(prompt.world, choices));
+  }
+  if (!timing.fits) plan->token = plan->load = {};
+}
+
+}  // namespace
+
+Plan make_plan(const Description& description, const PlanRequest& request, const Profile& profile) {
+  Plan plan;
+  plan.model = request.model;
+  plan.planner = request.planner;
+  plan.mode = request.mode;
+  plan.context = request.context;
+  plan.batch = request.batch;
+  plan.memory = request.memory;
+
+  const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
+  const ModelWorld model = build_world(description, sizes, request.options, request.memory, profile,
+                                       plan_workload(description, request));
+  std::optional<Choices> choices;
+  std::vector<Budget> reserves;
+  if (request.given_map) {
+    plan.map = *request.given_map;
+    choices = choices_for(plan.map, model, sizes, &plan);
+  } else if (request.planner == Planner::kAccelerate) {
+    PeerMap peer = peer_map(description, request);
+    plan.map = std::move(peer.map);
+    plan.memory = std::move(peer.memory);
+    plan.warnings = std::move(peer.warnings);
+    plan.peer_failure = std::move(peer.failure);
+    plan.shortfall = std::move(peer.shortfall);
+    reserves = std::move(peer.reserves);
+    choices = choices_for(plan.map, model, sizes, &plan);
+  } else {
+    std::vector<Choices> more;
+    if (request.mode == MapMode::kAuto && sizes.nodes().size() < 20'000) {
+      PlanRequest peer = request;
+      for (const MapMode mode : {MapMode::kAuto, MapMode::kSequential}) {
+        peer.mode = mode;
+        if (auto found = from_device_map(model, sizes, peer_map(description, peer).map)) {
+          more.push_back(std::move(*found));
+        }
+      }
+    }
+    const auto placement = place(model.world, request.mode, std::move(more));
+    if (placement) {
+      choices = placement->choices;
+      plan.proven_best = placement->exact && request.mode == MapMode::kAuto;
+      plan.map = to_device_map(model, sizes, *choices, request.options.clean_result);
+    }
+  }
+  if (choices) fill(description, request, profile, sizes, model, *choices, &plan);
+  if (request.given_map || request.planner == Planner::kAccelerate) {
+    if (!request.context || !choices) {
+      plan.devices = devices_of_map(description, request.options.sizes, plan, reserves);
+    }
+    if (choices && !plan.fits) plan.warnings.push_back("the map needs more than its budgets hold");
+  }
+  if (!plan.fits && !request.given_map && request.planner == Planner::kHaul) {
+    core::add_shortfall(description, request, profile, &plan);
+  }
+  return plan;
+}
+
+std::optional<std::int64_t> longest_context(const Description& description, PlanRequest request,
+                                            const Profile& profile, std::int64_t minimum,
+                                            std::int64_t most) {
+  request.mode = MapMode::kAuto;
+  const auto stays = [&](std::int64_t context) {
+    request.context = context;
+    const Plan plan = make_plan(description, request, profile);
+    const bool has_gpu = std::any_of(
+        request.memory.begin(), request.memory.end(),
+        [](const Budget& item) { return item.device.is_accelerator() && item.bytes() > 0; });
+    return plan.fits && std::all_of(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& s) {
+             return s.lies == s.runs_on && (s.lies.is_accelerator() || !has_gpu);
+           });
+  };
+  if (minimum < 1 || most < minimum || !stays(minimum)) return std::nullopt;
+  std::int64_t low = minimum;
+  std::int64_t high = most;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low + 1) / 2;
+    if (stays(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace haul

@@ -1,0 +1,45 @@
+#include "core/place/workload.h"
+
+#include "haul/error.h"
+#include "haul/estimate.h"
+
+namespace haul::core {
+namespace {
+
+Workload workload(const Description& description, const PlanRequest& request, bool whole) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+  const std::int64_t context = request.context.value_or(1);
+  if (request.batch < 1 || context < 1 || request.batch > kMostTokens / context) {
+    throw Error(ErrorKind::kUsage, "batch and context are at least 1 and at most 2^40 together");
+  }
+  Workload load;
+  load.tokens = request.batch * (whole ? context : 1);
+  if (!request.context) return load;
+  load.gpu_context = kGpuContext;
+  if (description.dimensions) load.layers = description.dimensions->layers;
+  InferenceRequest inference;
+  inference.dtype = request.dtype;
+  inference.context = context;
+  inference.batch = request.batch;
+  for (const TableEntry& entry : inference_table(description, inference)) {
+    if (entry.tag == Tag::kKv) {
+      load.kv = entry.bytes;
+    } else if (entry.tag != Tag::kWeights) {
+      load.fixed += entry.bytes;
+    }
+  }
+  return load;
+}
+
+}  // namespace
+
+Workload plan_workload(const Description& description, const PlanRequest& request) {
+  const bool generates = description.dimensions && description.dimensions->causal;
+  return workload(description, request, description.dimensions && !generates);
+}
+
+Workload prompt_workload(const Description& description, const PlanRequest& request) {
+  return workload(description, request, true);
+}
+
+}  // namespace haul::core

@@ -1,0 +1,102 @@
+#pragma once
+
+// The planner's picture of a model on a machine, and the time that a choice of places takes. This
+// is the whole cost model; docs/guide/plan.md says it in words.
+//
+// Units (blocks, or single modules outside of blocks; units that share a tensor are one) are
+// computed one after another, each on one executor: a GPU or the CPU. A unit's weights lie there,
+// in RAM or on disk; in the last two cases they are copied to the executor for each pass.
+//
+//   compute = max(bytes touched / executor's memory bandwidth, operations / its speed)
+//   chain   = sum of compute + hop for each time the work moves to another executor
+//             + copies to executors with a single slot, which cannot run ahead of the work
+//   link    = bytes copied to a GPU / the bandwidth of its link
+//   disk    = bytes read from disk / the disk's bandwidth
+//   seconds = max(chain, link of each GPU, disk)
+//
+// Copies hide behind the work when an executor has two slots, each as large as the largest piece
+// (a module that owns tensors) that is copied to it.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "haul/device_map.h"
+
+namespace haul::core {
+
+using Size = std::int64_t;  // bytes
+inline constexpr Size kNoLimit = std::numeric_limits<Size>::max() / 4;
+
+enum class Store : std::uint8_t { kHere, kRam, kDisk };
+
+struct Unit {
+  Size weights = 0;
+  Size touched = 0;       // bytes of them that a pass reads
+  Size piece = 0;         // the largest part that is copied at once
+  Size extra = 0;         // KV cache: lies with the executor
+  double operations = 0;  // of a pass
+
+  bool operator==(const Unit&) const = default;
+};
+
+struct Executor {
+  Device device;
+  Size capacity = 0;
+  bool holds_weights = true;  // false: a CPU without a budget, which only computes
+  Size fixed = 0;             // taken as soon as it is used: context, activations, workspace
+  double bandwidth = 1;
+  double speed = 1;
+  double link = 0;  // bytes a second from RAM; 0: the executor reads RAM itself
+
+  bool operator==(const Executor&) const = default;
+};
+
+struct World {
+  std::vector<Unit> units;
+  std::vector<std::uint32_t> order;  // the units of a pass; one with shared tensors comes again
+  std::vector<Executor> executors;   // GPUs by number; the CPU last, when it may compute
+  Size ram = 0;                      // for weights that lie in RAM; 0: none may
+  Size disk = kNoLimit;
+  double disk_bandwidth = 1;
+  double hop = 0;  // seconds
+
+  bool computes_on_cpu() const {
+    return !executors.empty() && executors.back().device == kCpuDevice;
+  }
+  bool has_gpu() const { return !executors.empty() && executors.front().device.is_accelerator(); }
+};
+
+struct Choice {
+  std::uint8_t executor = 0;
+  Store store = Store::kHere;
+
+  bool operator==(const Choice&) const = default;
+};
+using Choices = std::vector<Choice>;
+
+struct Timing {
+  bool fits = false;
+  double seconds = std::numeric_limits<double>::infinity();
+  double chain = 0;
+  double disk = 0;
+  std::vector<double> link;      // by executor
+  std::vector<int> slots;        // by executor: 0 when nothing is copied to it
+  std::vector<Size> slot_bytes;  // by executor: all of its slots
+  std::vector<Size> used;        // by executor; RAM held for others is in ram_used
+  Size ram_used = 0;             // all of RAM, a computing CPU included
+  Size disk_used = 0;
+  int hops = 0;
+};
+
+// Every choice that the world allows for a unit.
+std::vector<Choice> allowed_choices(const World& world);
+double compute_seconds(const Unit& unit, const Executor& executor);
+// Of one copy, from where the choice keeps the unit to its executor.
+double copy_seconds(const World& world, const Unit& unit, Choice choice);
+Timing predict(const World& world, const Choices& choices);
+// No choice of places can be faster: the same model with units that can be cut anywhere.
+double lower_bound(const World& world);
+
+}  // namespace haul::core

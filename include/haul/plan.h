@@ -1,0 +1,123 @@
+#pragma once
+
+// A plan: where everything of a model lies, what runs where, and how long that takes. It is a
+// value: it prints, saves, loads, compares and explains itself. Pure, any thread. That a model does
+// not fit is an answer (fits == false, with what is short), not an error.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "haul/bytes.h"
+#include "haul/description.h"
+#include "haul/device_map.h"
+#include "haul/dtype.h"
+#include "haul/profile.h"
+
+namespace haul {
+
+inline constexpr int kPlanVersion = 1;
+
+enum class Planner : std::uint8_t { kHaul, kAccelerate };
+
+// Memory of a GPU that the driver and the process's context take before anything is loaded.
+inline constexpr Bytes kGpuContext = 512 * kMiB;
+
+struct PlanRequest {
+  Planner planner = Planner::kHaul;
+  MapMode mode = MapMode::kAuto;
+  MaxMemory memory;
+  // The budgets are what the machine has free: Accelerate's planner then keeps a tenth back.
+  bool memory_from_machine = false;
+  MapOptions options;
+  // A map to take as it is, instead of making one.
+  std::optional<DeviceMap> given_map;
+  // Tokens that each sequence can grow to. Nothing: weights and room for streaming alone count.
+  std::optional<std::int64_t> context;
+  std::int64_t batch = 1;
+  Dtype dtype = Dtype::kBF16;  // of KV cache and activations
+  std::string model;           // for people
+};
+
+// One run of consecutive units that share everything below.
+struct PlanStep {
+  std::string first;  // names of the first and the last
+  std::string last;
+  std::int64_t count = 1;
+  Device lies;     // where the weights are kept
+  Device runs_on;  // where they are used; elsewhere than `lies` they are copied for each pass
+  Bytes weights = 0;
+
+  bool operator==(const PlanStep&) const = default;
+};
+
+struct PlanDevice {
+  Device device;
+  std::optional<Bytes> budget;  // nothing: no limit
+  Bytes weights = 0;
+  Bytes kv = 0;
+  Bytes activations = 0;  // with logits and workspace
+  Bytes context = 0;      // of the GPU's driver
+  Bytes slots = 0;        // room for weights that are copied when they are needed
+
+  Bytes used() const { return weights + kv + activations + context + slots; }
+  bool operator==(const PlanDevice&) const = default;
+};
+
+struct Prediction {
+  double seconds = 0;
+  std::string limit;  // the resource that decides: "GPU memory", "link of GPU 0", "disk", …
+
+  bool operator==(const Prediction&) const = default;
+};
+
+struct Plan {
+  std::string model;
+  Planner planner = Planner::kHaul;
+  MapMode mode = MapMode::kAuto;
+  std::optional<std::int64_t> context;
+  std::int64_t batch = 1;
+
+  bool fits = false;
+  DeviceMap map;
+  MaxMemory memory;  // after balancing
+  std::vector<PlanStep> steps;
+  std::vector<PlanDevice> devices;
+  Prediction load;
+  std::optional<Prediction> first_token;  // after a prompt that fills the context
+  Prediction token;                       // a step of the whole batch; without KV cache, a pass
+  double best_possible = 0;               // seconds that no placement can beat; 0: unknown
+  bool proven_best = false;               // every placement was considered
+
+  // What would have to be added to one device alone so that it fits.
+  std::vector<Budget> shortfall;
+  std::vector<std::string> changes;  // the smallest changes that would make it fit
+  std::vector<std::string> warnings;
+  std::string peer_failure;  // of Accelerate's planner, see InferredMap
+
+  double tokens_per_second() const {
+    return token.seconds > 0 ? static_cast<double>(batch) / token.seconds : 0;
+  }
+  bool operator==(const Plan&) const = default;
+};
+
+Plan make_plan(const Description& description, const PlanRequest& request, const Profile& profile);
+
+// The longest context, at least `minimum`, with which all weights stay on GPUs (or, without a GPU,
+// in RAM); nothing when the minimum already does not. `most` bounds it.
+std::optional<std::int64_t> longest_context(const Description& description, PlanRequest request,
+                                            const Profile& profile, std::int64_t minimum,
+                                            std::int64_t most);
+
+// JSON with a version and a checksum. Reading throws Error(kCorrupt) for another version, a
+// checksum that does not match (the file was edited) and anything malformed.
+std::string write_plan(const Plan& plan);
+Plan read_plan(std::string_view json, std::string_view source);
+
+// A sentence for each step and each figure.
+std::vector<std::string> explain(const Plan& plan, const Profile& profile);
+// What changes from one plan to another, a line each; empty when they are the same.
+std::vector<std::string> compare(const Plan& before, const Plan& after);
+
+}  // namespace haul

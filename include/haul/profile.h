@@ -1,0 +1,46 @@
+#pragma once
+
+// How fast a machine moves and computes: what the planner's predictions rest on. Defaults stand in
+// until the machine has been measured; the file is JSON with a version.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace haul {
+
+inline constexpr int kProfileVersion = 1;
+
+struct GpuProfile {
+  double memory_bandwidth = 1.5e12;  // bytes a second
+  double link_bandwidth = 2.5e10;    // from pinned RAM
+  double operations = 1.5e14;        // a second, in half precision
+
+  bool operator==(const GpuProfile&) const = default;
+};
+
+struct Profile {
+  GpuProfile gpu;                  // of every GPU that is not listed
+  std::map<int, GpuProfile> gpus;  // by device number
+  double ram_bandwidth = 6e10;
+  double cpu_operations = 1e12;
+  double disk_bandwidth = 3e9;
+  double hop = 2e-5;  // seconds to hand the work from one device to another
+  bool measured = false;
+
+  const GpuProfile& of_gpu(int index) const;
+  bool operator==(const Profile&) const = default;
+};
+
+// Throws Error(kCorrupt) that names the source and the key: another version, an unknown key, a
+// number that is not positive and finite. Keys that are missing keep their defaults.
+Profile read_profile(std::string_view json, std::string_view source);
+std::string write_profile(const Profile& profile);
+
+// $HAUL_PROFILE, else haul/profile.json under $XDG_CACHE_HOME or ~/.cache.
+std::filesystem::path profile_path();
+// The file at profile_path() where there is one, else the defaults.
+Profile load_profile();
+
+}  // namespace haul
