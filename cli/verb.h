@@ -8,6 +8,13 @@
 
 namespace haul::cli {
 
+// Without torch.
+void add_convert(CLI::App& app);
+void add_download(CLI::App& app);
+void add_estimate(CLI::App& app);
 void add_tree(CLI::App& app);
+
+// On tensors, in cli/torch.
+void add_env(CLI::App& app);
 
 }  // namespace haul::cli

@@ -31,7 +31,7 @@ function(haul_test folder)
   haul_warnings(${target})
   # So that a test which runs the command finds it.
   target_compile_definitions(${target} PRIVATE HAUL_COMMAND="${PROJECT_BINARY_DIR}/haul")
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
 endfunction()
 
 # A libFuzzer target, built only with -DHAUL_FUZZ=ON (clang): haul_fuzzer(safetensors LINK …) from

@@ -1,7 +1,8 @@
 #include "core/base/big_json.h"
 
-#include <fmt/format.h>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

@@ -4,8 +4,9 @@
 // trees), read with simdjson: about a byte a cycle, lookups by iteration, keys in document order.
 
 #include <memory>
-#include <simdjson.h>
 #include <string_view>
+
+#include <simdjson.h>
 
 namespace haul::core {
 

@@ -4,8 +4,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 
@@ -70,15 +71,18 @@ Bytes parse_bytes(std::string_view text) {
 }
 
 std::string format_bytes(Bytes bytes) {
-  constexpr std::array<std::string_view, 6> kNames{"bytes", "KB", "MB", "GB", "TB", "PB"};
   if (bytes < 1024) return fmt::format("{} bytes", bytes);
-  double value = static_cast<double>(bytes);
+  return format_fractional_bytes(static_cast<double>(bytes));
+}
+
+std::string format_fractional_bytes(double bytes) {
+  constexpr std::array<std::string_view, 6> kNames{"bytes", "KB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < kNames.size()) {
-    value /= 1024;
+  while (bytes >= 1024 && unit + 1 < kNames.size()) {
+    bytes /= 1024;
     ++unit;
   }
-  std::string digits = fmt::format("{:.2f}", value);
+  std::string digits = fmt::format("{:.2f}", bytes);
   if (digits.ends_with("0")) digits.pop_back();
   return fmt::format("{} {}", digits, kNames[unit]);
 }

@@ -1,13 +1,15 @@
 #include "core/base/file.h"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

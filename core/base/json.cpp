@@ -1,9 +1,10 @@
 #include "core/base/json.h"
 
-#include <fmt/format.h>
 #include <string>
 #include <unordered_set>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/base/file.h"
 #include "haul/error.h"

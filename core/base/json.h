@@ -5,8 +5,9 @@
 // because this type looks keys up one by one.
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include <nlohmann/json.hpp>
 
 namespace haul::core {
 

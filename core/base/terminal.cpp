@@ -1,15 +1,17 @@
 #include "core/base/terminal.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <mutex>
-#include <sys/ioctl.h>
-#include <unistd.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace haul::core {
 namespace {

@@ -1,5 +1,6 @@
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/base/big_json.h"
 #include "core/base/json.h"

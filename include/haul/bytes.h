@@ -22,5 +22,7 @@ Bytes parse_bytes(std::string_view text);
 
 // "413.18 MB": divided by 1024 until below 1024, at most two decimals, as Accelerate prints sizes.
 std::string format_bytes(Bytes bytes);
+// The same for a size that may have a fraction: "29.5 bytes", and "59.0 bytes" for a whole one.
+std::string format_fractional_bytes(double bytes);
 
 }  // namespace haul

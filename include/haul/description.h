@@ -58,11 +58,13 @@ struct Dimensions {
   std::int64_t sliding_window = 0;   // tokens kept by windowed layers; 0: all
   std::int64_t windowed_layers = 0;  // how many of L use the window
   bool causal = false;               // decodes token by token with a KV cache
+  bool score_bias = false;           // adds a bias to attention scores: relative positions, ALiBi
 };
 
 struct Description {
   ModuleSpec root;
-  // Each group lists the full names that share one tensor; the first is where it is counted.
+  // Each group lists the full names that share one tensor, in registration order; it is counted
+  // under the first.
   std::vector<std::vector<std::string>> tied;
   std::vector<std::string> no_split;  // class names
   std::string architecture;           // "LlamaForCausalLM"; empty when unknown

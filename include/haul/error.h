@@ -23,7 +23,8 @@ class Error : public std::exception {
   Error(ErrorKind kind, std::string message, std::string hint = {});
 
   ErrorKind kind() const { return kind_; }
-  // One line, outermost context first: "model.safetensors: tensor 'w': …".
+  // One line, outermost context first: "model.safetensors: tensor 'w': …". Control characters
+  // of names in it are written as \xNN.
   const char* what() const noexcept override { return message_.c_str(); }
   const std::string& hint() const { return hint_; }
 

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <string>
 
 #include "haul/error.h"
 

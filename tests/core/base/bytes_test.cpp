@@ -41,5 +41,11 @@ TEST(FormatBytes, PrintsAsAcceleratePrints) {
   EXPECT_EQ(format_bytes(3'238'068'736), "3.02 GB");
 }
 
+TEST(FormatBytes, KeepsAFraction) {
+  EXPECT_EQ(format_fractional_bytes(29.5), "29.5 bytes");
+  EXPECT_EQ(format_fractional_bytes(59), "59.0 bytes");
+  EXPECT_EQ(format_fractional_bytes(1029.125), "1.01 KB");
+}
+
 }  // namespace
 }  // namespace haul

@@ -1,0 +1,69 @@
+# Every verb sets up what it needs (scripts/setup) and is quick when nothing is left to do.
+#   make demo         estimate two real models
+#   make test         build everything and run the tests
+#   make build        leave the command at build/haul
+#   make install      PREFIX=/usr/local: library, headers, CMake package, command
+#   make check        format, includes, headers, lengths, registered tests, clang-tidy
+#   make format       let clang-format decide
+#   make test-asan    the torch-free tests under the address and undefined-behaviour sanitizers
+#   make test-oracle  compare with the peers from PyPI, live
+#   make fuzz         every fuzzer for FUZZ_SECONDS (60)
+#   make test-gpu     the tests that need a GPU
+#   make bench        the benchmarks, each beside its limit and its peer
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+CONFIGURE := cmake -G Ninja -S . --log-level=WARNING
+CTEST := ctest --output-on-failure -j$(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build install check format test-asan test-oracle fuzz test-gpu bench
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+build:
+	@scripts/setup torch
+	@$(CONFIGURE) -B build
+	@cmake --build build
+
+test: build
+	@$(CTEST) --test-dir build
+
+demo: build
+	@scripts/demo
+
+install: build
+	@cmake --install build --prefix "$(PREFIX)"
+
+check: build
+	@scripts/setup check
+	@cmake --build build --target check-headers
+	@scripts/check
+
+format:
+	@scripts/setup check
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | grep -v generated | xargs clang-format -i
+
+test-asan:
+	@scripts/setup build
+	@$(CONFIGURE) -B build-asan -DHAUL_TORCH=OFF -DHAUL_SANITIZE=ON
+	@cmake --build build-asan
+	@$(CTEST) --test-dir build-asan
+
+test-oracle: build
+	@scripts/setup oracle
+	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q tests/oracle
+
+fuzz:
+	@scripts/setup fuzz
+	@$(CONFIGURE) -B build-fuzz -DHAUL_TORCH=OFF -DHAUL_TESTS=OFF -DHAUL_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++
+	@cmake --build build-fuzz
+	@scripts/fuzz build-fuzz $(FUZZ_SECONDS)
+
+test-gpu: build
+	@scripts/test-gpu
+
+bench: build
+	@scripts/setup oracle
+	@scripts/bench

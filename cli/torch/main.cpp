@@ -1,0 +1,6 @@
+#include "cli/command.h"
+#include "cli/verb.h"
+
+int main(int argc, char** argv) {
+  return haul::cli::run_command(argc, argv, [](CLI::App& app) { haul::cli::add_env(app); });
+}

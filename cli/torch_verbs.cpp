@@ -1,0 +1,51 @@
+#include "cli/torch_verbs.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "haul/error.h"
+
+namespace haul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::pair<const char*, const char*> kVerbs[] = {
+    {"env", "Print versions and hardware, for a bug report"},
+};
+
+// Beside the command in a build folder, in libexec when installed.
+fs::path torch_executable() {
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& place : {folder, folder.parent_path() / "libexec/haul"}) {
+    if (fs::exists(place / "haul-torch")) return place / "haul-torch";
+  }
+  throw Error(ErrorKind::kUnsupported, "this verb needs torch, and haul was built without it",
+              "build with -DHAUL_TORCH=ON (the default of 'make build')");
+}
+
+}  // namespace
+
+void add_torch_verbs(CLI::App& app, char** argv) {
+  for (const auto& [name, description] : kVerbs) {
+    CLI::App* verb = app.add_subcommand(name, description);
+    // The other executable knows the flags, and --help too.
+    verb->prefix_command();
+    verb->set_help_flag();
+    verb->callback([argv] {
+      const fs::path executable = torch_executable();
+      ::execv(executable.c_str(), argv);
+      throw Error(ErrorKind::kResource,
+                  fmt::format("{}: cannot start: {}", executable.string(), std::strerror(errno)));
+    });
+  }
+}
+
+}  // namespace haul::cli

@@ -1,0 +1,14 @@
+#pragma once
+
+// The verbs that touch tensors live in a second executable, so that those which only decide start
+// without loading torch. Here they are names: the command replaces itself by the other.
+
+#include <CLI/CLI.hpp>
+
+namespace haul::cli {
+
+// Adds each of them. Never returns from a verb that starts; throws Error(kUnsupported) where the
+// other executable is not installed.
+void add_torch_verbs(CLI::App& app, char** argv);
+
+}  // namespace haul::cli

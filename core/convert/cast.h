@@ -1,0 +1,19 @@
+#pragma once
+
+// Floats from one width to another, rounded to nearest, ties to even. F64 becomes F16 or BF16 by
+// way of F32, as in torch. Pure; any thread.
+
+#include <cstddef>
+#include <span>
+
+#include "haul/dtype.h"
+
+namespace haul::core {
+
+// F16, BF16, F32 and F64. Narrower floats come with scales and are left as they are.
+bool is_castable(Dtype dtype);
+
+// REQUIRES: both types castable and as many elements in `out` as in `in`. Neither need be aligned.
+void cast_floats(Dtype from, std::span<const std::byte> in, Dtype to, std::span<std::byte> out);
+
+}  // namespace haul::core

@@ -1,0 +1,91 @@
+#include "core/convert/convert.h"
+
+#include <fmt/format.h>
+
+#include "core/base/terminal.h"
+#include "core/convert/cast.h"
+#include "core/convert/output_folder.h"
+#include "core/convert/side_files.h"
+#include "core/convert/tensor_stream.h"
+#include "core/formats/sharded_writer.h"
+#include "haul/error.h"
+
+namespace haul::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<HeaderTensor> output_tensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype) {
+  std::vector<HeaderTensor> result;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    const bool cast = dtype && is_castable(tensor.dtype);
+    result.push_back({tensor.name, cast ? *dtype : tensor.dtype, tensor.shape});
+  }
+  return result;
+}
+
+// What a safetensors file said about itself, and that its tensors are torch's, which Transformers
+// wants to be told.
+SafetensorsMetadata output_metadata(const Checkpoint& checkpoint) {
+  SafetensorsMetadata metadata;
+  bool has_format = false;
+  if (checkpoint.format() == CheckpointFormat::kSafetensors && checkpoint.metadata().is_object()) {
+    for (const auto& [key, value] : checkpoint.metadata().items()) {
+      has_format = has_format || key == "format";
+      metadata.emplace_back(key, value.get<std::string>());
+    }
+  }
+  if (!has_format) metadata.emplace_back("format", "pt");
+  return metadata;
+}
+
+void refuse_full_disk(const fs::path& folder, Bytes needed) {
+  std::error_code code;
+  const fs::space_info space = fs::space(folder, code);
+  if (code || space.available >= needed) return;
+  throw Error(ErrorKind::kResource,
+              fmt::format("{}: {} are needed and {} are free", folder.parent_path().string(),
+                          format_bytes(needed), format_bytes(space.available)),
+              "free some space on this disk, or choose another folder");
+}
+
+}  // namespace
+
+ConvertResult convert(const fs::path& input, const fs::path& output,
+                      const ConvertOptions& options) {
+  if (options.dtype && !is_castable(*options.dtype)) {
+    throw Error(ErrorKind::kUsage, fmt::format("cannot cast to {}", name(*options.dtype)),
+                "choose F16, BF16, F32 or F64");
+  }
+  const Checkpoint checkpoint = Checkpoint::open(input);
+  const std::vector<HeaderTensor> tensors = output_tensors(checkpoint, options.dtype);
+  const ShardPlan plan = plan_shards(tensors, options.max_shard_size);
+
+  OutputFolder folder(output);
+  refuse_full_disk(folder.path(), plan.total_size);
+  ConvertResult result;
+  const fs::path beside = fs::is_directory(input) ? input : input.parent_path();
+  result.files = copy_side_files(beside, folder.path(), options.dtype);
+
+  Progress progress("converting", plan.total_size);
+  write_shards(folder.path(), tensors, output_metadata(checkpoint), plan,
+               [&](std::size_t i, SafetensorsWriter& writer) {
+                 stream_tensor(checkpoint, checkpoint.tensors()[i], tensors[i].dtype,
+                               [&](std::span<const std::byte> piece) {
+                                 writer.write(piece);
+                                 progress.advance(piece.size());
+                               });
+               });
+  folder.commit();
+  progress.finish();
+
+  for (const Shard& shard : plan.shards) result.files.push_back(shard.file);
+  if (plan.shards.size() > 1) result.files.emplace_back("model.safetensors.index.json");
+  result.format = checkpoint.format();
+  result.tensors = tensors.size();
+  result.bytes = plan.total_size;
+  result.notes = checkpoint.notes();
+  return result;
+}
+
+}  // namespace haul::core

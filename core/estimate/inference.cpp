@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "core/estimate/count.h"
+#include "core/estimate/linear_layers.h"
+#include "core/estimate/workspace.h"
+#include "haul/error.h"
+#include "haul/estimate.h"
+
+namespace haul {
+namespace {
+
+using core::Count;
+
+void check(const InferenceRequest& request) {
+  if (request.context < 1 || request.batch < 1 || request.prefill_chunk < 1) {
+    throw Error(ErrorKind::kUsage, "context, batch and chunk are at least 1");
+  }
+}
+
+int element_bytes(const InferenceRequest& request) {
+  return (bits(request.dtype) + 7) / 8;
+}
+
+// Tokens of one sequence that pass through a layer at once.
+std::int64_t tokens_at_once(const Dimensions& d, const InferenceRequest& request) {
+  const bool whole = !d.causal || d.encoder_layers > 0;
+  return whole ? request.context : std::min(request.context, request.prefill_chunk);
+}
+
+}  // namespace
+
+std::string_view name(Tag tag) {
+  switch (tag) {
+    case Tag::kWeights:
+      return "weights";
+    case Tag::kMasterWeights:
+      return "master_weights";
+    case Tag::kGradients:
+      return "gradients";
+    case Tag::kOptimizer:
+      return "optimizer";
+    case Tag::kKv:
+      return "kv";
+    case Tag::kActivations:
+      return "activations";
+    case Tag::kLogits:
+      return "logits";
+    case Tag::kWorkspace:
+      return "workspace";
+  }
+  return "";
+}
+
+Bytes total_bytes(std::span<const TableEntry> table) {
+  Count sum = 0;
+  for (const TableEntry& entry : table) sum += entry.bytes;
+  return sum.value();
+}
+
+Bytes weight_bytes(const Description& description, Dtype dtype) {
+  Count sum = 0;
+  const ModuleSizes sizes = compute_module_sizes(description);
+  for (const ModuleSizes::Node& node : sizes.nodes()) {
+    if (node.shape == nullptr || node.bits == 0) continue;
+    const bool converted = is_float(node.dtype) && bits(node.dtype) >= 16;
+    const Count each = bits(converted ? dtype : node.dtype);
+    sum += whole_bytes((each * element_count(*node.shape)).value());
+  }
+  return sum.value();
+}
+
+Bytes kv_layer_bytes(const Dimensions& d, const InferenceRequest& request, bool windowed) {
+  check(request);
+  if (!d.causal) return 0;
+  const std::int64_t kept = windowed && d.sliding_window > 0
+                                ? std::min(request.context, d.sliding_window)
+                                : request.context;
+  const Count input = d.encoder_layers > 0 ? request.context : 0;
+  return (Count(2) * d.kv_heads * d.head_size * (Count(kept) + input) * request.batch *
+          element_bytes(request))
+      .value();
+}
+
+Bytes kv_bytes(const Dimensions& d, const InferenceRequest& request) {
+  const std::int64_t windowed = std::min(d.windowed_layers, d.layers);
+  return (Count(windowed) * kv_layer_bytes(d, request, true) +
+          Count(d.layers - windowed) * kv_layer_bytes(d, request, false))
+      .value();
+}
+
+Bytes inference_activation_bytes(const Dimensions& d, const InferenceRequest& request) {
+  check(request);
+  const Count s = element_bytes(request);
+  const Count tokens = tokens_at_once(d, request);
+  const Count n = tokens * request.batch;
+  const Count attention = Count(3) * d.head_size * (Count(d.heads) + d.kv_heads);
+  const Count mlp = Count(d.gated_mlp ? 3 : 2) * d.intermediate;
+  Count bytes = n * s * (Count(2) * d.hidden + std::max(attention, mlp));
+  if (d.score_bias) bytes += s * d.heads * tokens * request.context;
+  return bytes.value();
+}
+
+Bytes inference_logits_bytes(const Description& description, const InferenceRequest& request) {
+  check(request);
+  if (core::output_head(description) == nullptr) return 0;
+  const Dimensions& d = *description.dimensions;
+  const std::int64_t tokens = d.causal ? 1 : request.context;
+  return (Count(request.batch) * tokens * d.vocabulary * (element_bytes(request) + 4)).value();
+}
+
+std::vector<TableEntry> inference_table(const Description& description,
+                                        const InferenceRequest& request) {
+  check(request);
+  std::vector<TableEntry> table;
+  const auto add = [&](Tag tag, Bytes bytes) {
+    if (bytes > 0) table.push_back({tag, bytes});
+  };
+  add(Tag::kWeights, weight_bytes(description, request.dtype));
+  if (description.dimensions) {
+    add(Tag::kKv, kv_bytes(*description.dimensions, request));
+    add(Tag::kActivations, inference_activation_bytes(*description.dimensions, request));
+    add(Tag::kLogits, inference_logits_bytes(description, request));
+  }
+  add(Tag::kWorkspace, core::kBlasWorkspace);
+  return table;
+}
+
+}  // namespace haul

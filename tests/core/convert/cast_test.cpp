@@ -1,0 +1,102 @@
+#include "core/convert/cast.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <vector>
+
+namespace haul::core {
+namespace {
+
+template <typename To, typename From>
+std::vector<To> cast(Dtype from, const std::vector<From>& in, Dtype to) {
+  std::vector<To> out(in.size());
+  cast_floats(from, std::as_bytes(std::span(in)), to, std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+std::uint16_t half(float value) {
+  return cast<std::uint16_t>(Dtype::kF32, std::vector<float>{value}, Dtype::kF16)[0];
+}
+
+std::uint16_t brain(float value) {
+  return cast<std::uint16_t>(Dtype::kF32, std::vector<float>{value}, Dtype::kBF16)[0];
+}
+
+std::vector<std::uint16_t> all_words() {
+  std::vector<std::uint16_t> words;
+  for (int i = 0; i < 65536; ++i) words.push_back(static_cast<std::uint16_t>(i));
+  return words;
+}
+
+TEST(CastFloats, EveryHalfSurvivesAFloat) {
+  const auto words = all_words();
+  const auto floats = cast<float>(Dtype::kF16, words, Dtype::kF32);
+  const auto back = cast<std::uint16_t>(Dtype::kF32, floats, Dtype::kF16);
+  for (const std::uint16_t word : words) {
+    if (std::isnan(floats[word])) {
+      EXPECT_EQ(back[word] & 0x7e00, 0x7e00) << word;
+    } else {
+      ASSERT_EQ(back[word], word);
+    }
+  }
+}
+
+TEST(CastFloats, EveryPairOfNeighbouringHalvesIsRoundedAtItsMiddle) {
+  const auto floats = cast<float>(Dtype::kF16, all_words(), Dtype::kF32);
+  for (std::uint16_t word = 0; word < 0x7bff; ++word) {
+    const float middle = floats[word] + (floats[word + 1] - floats[word]) / 2;
+    const std::uint16_t even = word % 2 == 0 ? word : static_cast<std::uint16_t>(word + 1);
+    ASSERT_EQ(half(middle), even);
+    ASSERT_EQ(half(std::nextafter(middle, 0.0F)), word);
+    ASSERT_EQ(half(std::nextafter(middle, 1e9F)), word + 1);
+    ASSERT_EQ(half(-middle), even | 0x8000);
+  }
+}
+
+TEST(CastFloats, HalvesOverflowToInfinity) {
+  EXPECT_EQ(half(65504.0F), 0x7bff);
+  EXPECT_EQ(half(65519.996F), 0x7bff);
+  EXPECT_EQ(half(65520.0F), 0x7c00);
+  EXPECT_EQ(half(-std::numeric_limits<float>::max()), 0xfc00);
+  EXPECT_EQ(half(std::numeric_limits<float>::infinity()), 0x7c00);
+  EXPECT_EQ(half(std::numeric_limits<float>::denorm_min()), 0);
+}
+
+TEST(CastFloats, BrainFloatsAreRoundedToEven) {
+  EXPECT_EQ(brain(1.0F), 0x3f80);
+  EXPECT_EQ(brain(std::bit_cast<float>(0x3f808000U)), 0x3f80);
+  EXPECT_EQ(brain(std::bit_cast<float>(0x3f818000U)), 0x3f82);
+  EXPECT_EQ(brain(std::bit_cast<float>(0x3f808001U)), 0x3f81);
+  EXPECT_EQ(brain(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_EQ(brain(std::bit_cast<float>(0x7f800001U)), 0x7fc0);
+}
+
+TEST(CastFloats, GoesBetweenAllFour) {
+  const std::vector<double> values{0.0, -0.0, 1.5, -2.0, 0.0078125};
+  for (const Dtype middle : {Dtype::kF16, Dtype::kBF16, Dtype::kF32, Dtype::kF64}) {
+    std::vector<std::byte> stored(values.size() * static_cast<std::size_t>(bits(middle)) / 8);
+    cast_floats(Dtype::kF64, std::as_bytes(std::span(values)), middle, stored);
+    std::vector<double> back(values.size(), 7.0);
+    cast_floats(middle, stored, Dtype::kF64, std::as_writable_bytes(std::span(back)));
+    EXPECT_EQ(back, values);
+    EXPECT_TRUE(std::signbit(back[1]));
+  }
+  EXPECT_FALSE(is_castable(Dtype::kF8E4M3));
+  EXPECT_FALSE(is_castable(Dtype::kI32));
+}
+
+TEST(CastFloats, NeedsNoAlignment) {
+  std::vector<std::byte> room(9);
+  const float value = 1.0F;
+  std::memcpy(room.data() + 1, &value, sizeof(value));
+  cast_floats(Dtype::kF32, std::span(room).subspan(1, 4), Dtype::kBF16,
+              std::span(room).subspan(5, 2));
+  EXPECT_EQ(room[6], std::byte{0x3f});
+}
+
+}  // namespace
+}  // namespace haul::core
