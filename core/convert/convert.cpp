@@ -1,12 +1,14 @@
 #include "core/convert/convert.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
+#include "core/base/file.h"
 #include "core/base/terminal.h"
 #include "core/convert/cast.h"
 #include "core/convert/output_folder.h"
+#include "core/convert/output_tensors.h"
 #include "core/convert/side_files.h"
-#include "core/convert/tensor_stream.h"
 #include "core/formats/sharded_writer.h"
 #include "haul/error.h"
 
@@ -14,15 +16,6 @@ namespace haul::core {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<HeaderTensor> output_tensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype) {
-  std::vector<HeaderTensor> result;
-  for (const StoredTensor& tensor : checkpoint.tensors()) {
-    const bool cast = dtype && is_castable(tensor.dtype);
-    result.push_back({tensor.name, cast ? *dtype : tensor.dtype, tensor.shape});
-  }
-  return result;
-}
 
 // What a safetensors file said about itself, and that its tensors are torch's, which Transformers
 // wants to be told.
@@ -58,7 +51,8 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
                 "choose F16, BF16, F32 or F64");
   }
   const Checkpoint checkpoint = Checkpoint::open(input);
-  const std::vector<HeaderTensor> tensors = output_tensors(checkpoint, options.dtype);
+  const OutputTensors out(checkpoint, options.dtype);
+  const std::vector<HeaderTensor>& tensors = out.headers();
   const ShardPlan plan = plan_shards(tensors, options.max_shard_size);
 
   OutputFolder folder(output);
@@ -66,15 +60,20 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
   ConvertResult result;
   const fs::path beside = fs::is_directory(input) ? input : input.parent_path();
   result.files = copy_side_files(beside, folder.path(), options.dtype);
+  constexpr const char* kConfig = "config.json";
+  if (out.config() &&
+      std::find(result.files.begin(), result.files.end(), kConfig) == result.files.end()) {
+    write_file_atomically(folder.path() / kConfig, out.config()->dump(2) + "\n");
+    result.files.emplace_back(kConfig);
+  }
 
   Progress progress("converting", plan.total_size);
   write_shards(folder.path(), tensors, output_metadata(checkpoint), plan,
                [&](std::size_t i, SafetensorsWriter& writer) {
-                 stream_tensor(checkpoint, checkpoint.tensors()[i], tensors[i].dtype,
-                               [&](std::span<const std::byte> piece) {
-                                 writer.write(piece);
-                                 progress.advance(piece.size());
-                               });
+                 out.stream(i, [&](std::span<const std::byte> piece) {
+                   writer.write(piece);
+                   progress.advance(piece.size());
+                 });
                });
   folder.commit();
   progress.finish();
@@ -85,6 +84,7 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
   result.tensors = tensors.size();
   result.bytes = plan.total_size;
   result.notes = checkpoint.notes();
+  if (!out.note().empty()) result.notes.push_back(out.note());
   return result;
 }
 

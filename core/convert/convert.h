@@ -31,6 +31,8 @@ struct ConvertResult {
 // tokenizer files that lie beside it. Streams: memory stays below 100 MB more than the largest
 // tensor. The folder appears at the end, whole; it must not exist before, or be empty. Every name
 // is written with its own bytes, also where several share one storage, so no loader misses one.
+// A GGUF file of a family that haul maps is written as Transformers has the model, with a config
+// made of the metadata where none lies beside it.
 // Draws a progress bar on stderr.
 ConvertResult convert(const std::filesystem::path& input, const std::filesystem::path& output,
                       const ConvertOptions& options);

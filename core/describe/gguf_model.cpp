@@ -77,16 +77,19 @@ std::size_t source_row(const GgufPlace& place, std::size_t rows, std::size_t to)
   return to - within + within % (size / 2) * 2 + half;
 }
 
-void transpose(const GgufPlace& place, std::size_t element, const std::byte* from, std::byte* to) {
+// Rows [first, last) of the transposed matrix.
+void transpose(const GgufPlace& place, std::size_t element, const std::byte* from,
+               std::size_t first, std::size_t last, std::byte* to) {
   const auto rows = static_cast<std::size_t>(place.shape[0]);
   const auto columns = static_cast<std::size_t>(place.shape[1]);
   // In tiles, so that both sides stay in the cache.
   constexpr std::size_t kTile = 32;
-  for (std::size_t r0 = 0; r0 < rows; r0 += kTile) {
+  for (std::size_t r0 = first; r0 < last; r0 += kTile) {
     for (std::size_t c0 = 0; c0 < columns; c0 += kTile) {
-      for (std::size_t r = r0; r < std::min(rows, r0 + kTile); ++r) {
+      for (std::size_t r = r0; r < std::min(last, r0 + kTile); ++r) {
         for (std::size_t c = c0; c < std::min(columns, c0 + kTile); ++c) {
-          std::memcpy(to + (r * columns + c) * element, from + (c * rows + r) * element, element);
+          std::memcpy(to + ((r - first) * columns + c) * element, from + (c * rows + r) * element,
+                      element);
         }
       }
     }
@@ -177,19 +180,22 @@ std::vector<HeaderTensor> transformers_tensors(const GgufModel& model,
 }
 
 void restore_layout(const GgufPlace& place, std::size_t element, std::span<const std::byte> from,
-                    std::span<std::byte> to) {
-  if (from.empty()) return;
+                    std::span<std::byte> to, std::size_t first_row) {
+  if (to.empty()) return;
+  const auto rows = static_cast<std::size_t>(place.shape.empty() ? 1 : place.shape.front());
+  const std::size_t width = from.size() / rows;  // in bytes
   if (place.layout == GgufLayout::kSame) {
-    std::memcpy(to.data(), from.data(), from.size());
-  } else if (place.layout == GgufLayout::kTransposed) {
-    transpose(place, element, from.data(), to.data());
-  } else {
-    const auto rows = static_cast<std::size_t>(place.shape.front());
-    const std::size_t width = from.size() / rows;
-    for (std::size_t row = 0; row < rows; ++row) {
-      std::memcpy(to.data() + row * width, from.data() + source_row(place, rows, row) * width,
-                  width);
-    }
+    std::memcpy(to.data(), from.data() + first_row * width, to.size());
+    return;
+  }
+  const std::size_t last_row = first_row + to.size() / width;
+  if (place.layout == GgufLayout::kTransposed) {
+    transpose(place, element, from.data(), first_row, last_row, to.data());
+    return;
+  }
+  for (std::size_t row = first_row; row < last_row; ++row) {
+    std::memcpy(to.data() + (row - first_row) * width,
+                from.data() + source_row(place, rows, row) * width, width);
   }
 }
 

@@ -52,9 +52,10 @@ class GgufModel {
 std::vector<HeaderTensor> transformers_tensors(const GgufModel& model,
                                                const Checkpoint& checkpoint);
 
-// Brings the elements of a tensor, plain or dequantised, into the order that Transformers has.
-// REQUIRES: both spans hold all elements of place.shape, `element` bytes each, and do not overlap.
+// Brings the elements of a tensor, plain or dequantised, into the order that Transformers has:
+// fills `to` with whole rows of the result, beginning at `first_row`. REQUIRES: `from` holds all
+// elements of place.shape, `element` bytes each, and `to` no more rows than are left.
 void restore_layout(const GgufPlace& place, std::size_t element, std::span<const std::byte> from,
-                    std::span<std::byte> to);
+                    std::span<std::byte> to, std::size_t first_row = 0);
 
 }  // namespace haul::core

@@ -1,0 +1,67 @@
+#include "core/convert/output_tensors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/convert/cast.h"
+#include "core/convert/tensor_stream.h"
+
+namespace haul::core {
+
+OutputTensors::OutputTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype)
+    : checkpoint_(&checkpoint) {
+  std::optional<GgufModel> model;
+  if (checkpoint.format() == CheckpointFormat::kGguf) {
+    if (GgufModel::knows(checkpoint)) {
+      model.emplace(checkpoint);
+      config_ = model->config();
+      if (dtype) (*config_)["dtype"] = torch_name(*dtype);
+    } else {
+      note_ = "the file's architecture is not one that haul maps: names and layout stay GGUF's";
+    }
+  }
+  for (const StoredTensor& stored : checkpoint.tensors()) {
+    if (!model) {
+      GgufPlace place;
+      place.name = stored.name;
+      place.shape = stored.shape;
+      add(stored, std::move(place), dtype);
+    } else if (auto place = model->place(stored)) {
+      add(stored, std::move(*place), dtype);
+    }
+  }
+}
+
+void OutputTensors::add(const StoredTensor& stored, GgufPlace place, std::optional<Dtype> dtype) {
+  const bool cast = dtype && is_castable(stored.dtype);
+  headers_.push_back({place.name, cast ? *dtype : stored.dtype, place.shape});
+  stored_.push_back(&stored);
+  places_.push_back(std::move(place));
+}
+
+void OutputTensors::stream(std::size_t index,
+                           const std::function<void(std::span<const std::byte>)>& sink) const {
+  const StoredTensor& stored = *stored_[index];
+  const GgufPlace& place = places_[index];
+  const Dtype dtype = headers_[index].dtype;
+  if (place.layout == GgufLayout::kSame) return stream_tensor(*checkpoint_, stored, dtype, sink);
+
+  std::vector<std::byte> whole;
+  whole.reserve(byte_count(dtype, stored.shape));
+  stream_tensor(*checkpoint_, stored, dtype, [&](std::span<const std::byte> piece) {
+    whole.insert(whole.end(), piece.begin(), piece.end());
+  });
+  if (whole.empty()) return;
+  constexpr std::size_t kPiece = 8 * kMiB;
+  const auto rows = static_cast<std::size_t>(place.shape.front());
+  const std::size_t width = whole.size() / rows;
+  const std::size_t step = std::clamp<std::size_t>(kPiece / width, 1, rows);
+  std::vector<std::byte> buffer;
+  for (std::size_t row = 0; row < rows; row += step) {
+    buffer.resize(std::min(step, rows - row) * width);
+    restore_layout(place, static_cast<std::size_t>(bits(dtype)) / 8, whole, buffer, row);
+    sink(buffer);
+  }
+}
+
+}  // namespace haul::core

@@ -1,0 +1,47 @@
+#pragma once
+
+// The tensors that a conversion writes: those of the checkpoint and, where it is a GGUF file of a
+// family that haul maps, under the names and in the layout that Transformers has for them.
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/describe/gguf_model.h"
+#include "core/formats/checkpoint.h"
+#include "core/formats/model_files.h"
+#include "haul/dtype.h"
+
+namespace haul::core {
+
+class OutputTensors {
+ public:
+  // Castable tensors become `dtype`, where there is one. The checkpoint must outlive this.
+  OutputTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype);
+
+  const std::vector<HeaderTensor>& headers() const { return headers_; }
+  // The config that a GGUF file's metadata makes; nothing for other formats.
+  const std::optional<Json>& config() const { return config_; }
+  // A remark for the user; empty when there is none.
+  const std::string& note() const { return note_; }
+
+  // Calls `sink` with one piece after another of a tensor. Takes a few MB, or the size of the
+  // tensor where its layout changes.
+  void stream(std::size_t index, const std::function<void(std::span<const std::byte>)>& sink) const;
+
+ private:
+  void add(const StoredTensor& stored, GgufPlace place, std::optional<Dtype> dtype);
+
+  const Checkpoint* checkpoint_;
+  std::vector<HeaderTensor> headers_;
+  std::vector<const StoredTensor*> stored_;  // of each header
+  std::vector<GgufPlace> places_;            // likewise
+  std::optional<Json> config_;
+  std::string note_;
+};
+
+}  // namespace haul::core
