@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
     haul::cli::add_convert(app);
     haul::cli::add_download(app);
     haul::cli::add_estimate(app);
+    haul::cli::add_tokenize(app);
     haul::cli::add_tree(app);
     haul::cli::add_torch_verbs(app, argv);
   });

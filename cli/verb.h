@@ -12,6 +12,7 @@ namespace haul::cli {
 void add_convert(CLI::App& app);
 void add_download(CLI::App& app);
 void add_estimate(CLI::App& app);
+void add_tokenize(CLI::App& app);
 void add_tree(CLI::App& app);
 
 // On tensors, in cli/torch.

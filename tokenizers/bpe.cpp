@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <fmt/format.h>
 #include <functional>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 #include "tokenizers/model.h"

@@ -1,6 +1,7 @@
 #include "tokenizers/charsmap.h"
 
 #include <cstring>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

@@ -1,6 +1,7 @@
 // What can be done to encodings as lists: cutting, joining, padding.
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

@@ -4,10 +4,12 @@
 // throws Error(kCorrupt) that names the place and what was expected there.
 
 #include <optional>
-#include <simdjson.h>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "core/base/big_json.h"
 
 namespace haul::tokenizers {
 

@@ -1,9 +1,10 @@
 #include "tokenizers/pattern.h"
 
-#include <fmt/format.h>
 #include <mutex>
-#include <oniguruma.h>
 #include <span>
+
+#include <fmt/format.h>
+#include <oniguruma.h>
 
 #include "haul/error.h"
 #include "tokenizers/unicode.h"

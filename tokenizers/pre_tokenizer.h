@@ -44,7 +44,7 @@ struct SplitStep {
   bool splits = false;            // kMetaspace
   bool keeps_matches = false;     // kPattern: every match is a piece
   bool drops_rest = false;        // kPattern: and what lies between is left out
-  std::string text = {};               // kPattern: the expression; kMetaspace: the replacement
+  std::string text = {};          // kPattern: the expression; kMetaspace: the replacement
 };
 
 class PreTokenizer {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
 #include <limits>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 #include "tokenizers/utf8.h"

@@ -1,6 +1,7 @@
 // WordPiece and WordLevel: the models that look whole words and their longest parts up.
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"
