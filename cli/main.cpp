@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
     haul::cli::add_estimate(app);
     haul::cli::add_map(app);
     haul::cli::add_plan(app);
+    haul::cli::add_tokenize(app);
     haul::cli::add_tree(app);
     haul::cli::add_torch_verbs(app, argv);
   });

@@ -14,6 +14,7 @@ void add_download(CLI::App& app);
 void add_estimate(CLI::App& app);
 void add_map(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_tokenize(CLI::App& app);
 void add_tree(CLI::App& app);
 
 // On tensors, in cli/torch.

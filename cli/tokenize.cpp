@@ -1,0 +1,191 @@
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/verb.h"
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/hub/hub_model.h"
+#include "haul/bytes.h"
+#include "haul/error.h"
+#include "haul/tokenizer.h"
+
+namespace haul::cli {
+namespace {
+
+struct Flags {
+  std::string model;
+  std::string text;
+  std::string file;
+  std::string pair;
+  std::string ids;
+  bool lines = false;
+  bool no_special_tokens = false;
+  bool offsets = false;
+  bool skip_special_tokens = false;
+  bool json = false;
+};
+
+// What a tokenizer is made of; config.json is what the cache knows a model by.
+const std::vector<std::string> kTokenizerFiles = {"config.json",
+                                                  "tokenizer*",
+                                                  "*.model",
+                                                  "*.spm",
+                                                  "vocab*",
+                                                  "merges.txt",
+                                                  "special_tokens_map.json",
+                                                  "chat_template*"};
+
+Tokenizer load(const std::string& model) {
+  if (std::filesystem::exists(model)) return Tokenizer::load(model);
+  const core::ModelFiles files = core::resolve_model(model, {core::Need::kConfigOnly, ""});
+  try {
+    return Tokenizer::load(files.folder);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+  }
+  return Tokenizer::load(core::download_snapshot(model, {"", kTokenizerFiles, {}}).folder);
+}
+
+std::vector<TokenId> parse_ids(const std::string& text) {
+  std::vector<TokenId> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    TokenId id = 0;
+    const auto [stop, code] = std::from_chars(at, end, id);
+    if (code != std::errc{} || (stop < end && *stop != ',')) {
+      throw Error(ErrorKind::kUsage, fmt::format("--decode '{}': not a list of ids", text),
+                  "give ids with commas between them: --decode 1,2,3");
+    }
+    ids.push_back(id);
+    at = stop < end ? stop + 1 : stop;
+  }
+  return ids;
+}
+
+core::Json to_json(const Encoding& encoding) {
+  core::Json tokens = core::Json::array();
+  for (const std::string& token : encoding.tokens) tokens.push_back(token);
+  core::Json offsets = core::Json::array();
+  for (const auto& [begin, end] : encoding.offsets) {
+    offsets.push_back(core::Json::array({begin, end}));
+  }
+  return {{"ids", encoding.ids},
+          {"tokens", std::move(tokens)},
+          {"offsets", std::move(offsets)},
+          {"type_ids", encoding.type_ids},
+          {"special_tokens_mask", encoding.special_tokens_mask},
+          {"attention_mask", encoding.attention_mask}};
+}
+
+// A token as a user can see it: no control characters.
+std::string visible(const std::string& token) {
+  const std::string quoted = core::Json(token).dump(-1, ' ', false);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+void print(const Encoding& encoding, const Flags& flags) {
+  if (flags.json) {
+    fmt::print("{}\n", to_json(encoding).dump());
+    return;
+  }
+  for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
+    fmt::print("{:>8}  {}", encoding.ids[i], visible(encoding.tokens[i]));
+    if (flags.offsets) {
+      fmt::print("  {}-{}", encoding.offsets[i].first, encoding.offsets[i].second);
+    }
+    fmt::print("\n");
+  }
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+void print_lines(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options,
+                 const Flags& flags) {
+  const std::vector<std::string_view> lines = split_lines(text);
+  if (flags.offsets) {
+    for (const std::string_view line : lines) {
+      fmt::print("{}\n", to_json(tokenizer.encode(line, options)).dump());
+    }
+    return;
+  }
+  const EncodedBatch batch = tokenizer.encode_batch(lines, options);
+  std::string out;
+  std::size_t at = 0;
+  constexpr std::size_t kFlush = std::size_t{1} << 20;
+  for (const std::size_t end : batch.ends) {
+    out += '[';
+    for (std::size_t first = at; at < end; ++at) {
+      if (at > first) out += ", ";
+      fmt::format_to(std::back_inserter(out), "{}", batch.ids[at]);
+    }
+    out += "]\n";
+    if (out.size() < kFlush) continue;
+    fmt::print("{}", out);
+    out.clear();
+  }
+  fmt::print("{}", out);
+}
+
+void tokenize(const CLI::App& verb, const Flags& flags) {
+  const bool decodes = verb.count("--decode") > 0;
+  const bool has_text = verb.count("--text") > 0;
+  const bool has_file = verb.count("--file") > 0;
+  if (decodes + has_text + has_file != 1) {
+    throw Error(ErrorKind::kUsage, "tokenize: give one of --text, --file and --decode");
+  }
+  const Tokenizer tokenizer = load(flags.model);
+  if (decodes) {
+    const std::string text = tokenizer.decode(parse_ids(flags.ids), flags.skip_special_tokens);
+    fmt::print("{}\n", flags.json ? core::Json({{"text", text}}).dump() : text);
+    return;
+  }
+  EncodeOptions options;
+  options.add_special_tokens = !flags.no_special_tokens;
+  if (has_file && flags.lines) {
+    const core::MappedFile file(flags.file);
+    print_lines(tokenizer, file.text(), options, flags);
+    return;
+  }
+  const std::string text = has_text ? flags.text : core::read_file(flags.file, 4 * kGiB);
+  print(verb.count("--pair") > 0 ? tokenizer.encode_pair(text, flags.pair, options)
+                                 : tokenizer.encode(text, options),
+        flags);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = app.add_subcommand("tokenize", "Turn text into a model's token ids, and back");
+  verb->add_option("MODEL", flags->model,
+                   "a folder, a tokenizer's file, a .gguf or a name on the hub")
+      ->required();
+  verb->add_option("--text", flags->text, "the text");
+  verb->add_option("--file", flags->file, "a file with the text");
+  verb->add_flag("--lines", flags->lines, "each line of the file by itself: a JSON array a line");
+  verb->add_option("--pair", flags->pair, "a second sequence");
+  verb->add_flag("--no-special-tokens", flags->no_special_tokens,
+                 "without the tokens that mark a sequence's ends");
+  verb->add_flag("--offsets", flags->offsets, "where each token lies, in characters");
+  verb->add_option("--decode", flags->ids, "ids to turn into text: 1,2,3");
+  verb->add_flag("--skip-special-tokens", flags->skip_special_tokens,
+                 "leave special tokens out of decoded text");
+  verb->add_flag("--json", flags->json, "print JSON");
+  verb->callback([flags, verb] { tokenize(*verb, *flags); });
+}
+
+}  // namespace haul::cli
