@@ -103,7 +103,9 @@ class Bpe final : public Model {
   }
 
   bool splits_before(std::string_view mark) const override {
-    if (!plain_ || options_.fuse_unk || options_.ignore_merges) return false;
+    if (!plain_ || options_.ignore_merges) return false;
+    // A mark of its own ends an unknown part.
+    if (options_.fuse_unk && find_visible(mark) == kNoId) return false;
     // True when nothing that a merge makes holds the mark behind anything else.
     return std::all_of(merged_.begin(), merged_.end(), [&](std::uint32_t id) {
       const std::string_view text = vocabulary().token(id).value_or(std::string_view{});

@@ -1,7 +1,6 @@
 #include "tokenizers/pattern.h"
 
 #include <mutex>
-#include <span>
 
 #include <fmt/format.h>
 #include <oniguruma.h>
@@ -12,71 +11,25 @@
 namespace haul::tokenizers {
 namespace {
 
-// Our properties have their own names, because the engine's own tables are of another version.
-constexpr std::string_view kPrefix = "haul";
-
-const char* const kCategoryNames[kCategoryCount] = {
-    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
-    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
-
-void define(std::string_view name, std::span<const std::uint32_t> edges) {
-  // The engine keeps the pointer for good.
-  auto* ranges = new OnigCodePoint[1 + edges.size()];
-  ranges[0] = static_cast<OnigCodePoint>(edges.size() / 2);
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    ranges[1 + i] = static_cast<OnigCodePoint>(edges[i] - i % 2);
-  }
-  onig_unicode_define_user_property(fmt::format("{}{}", kPrefix, name).c_str(), ranges);
-}
-
-void define_categories() {
-  const Unicode& properties = unicode();
-  const auto define_where = [&](std::string_view name, auto&& holds) {
-    std::vector<std::uint32_t> edges;
-    bool inside = false;
-    for (std::uint32_t c = 0; c <= 0x110000; ++c) {
-      const bool now = c < 0x110000 && (c < 0xD800 || c > 0xDFFF) && holds(properties.category(c));
-      if (now != inside) edges.push_back(c);
-      inside = now;
-    }
-    define(name, edges);
-  };
-  for (int i = 0; i < kCategoryCount; ++i) {
-    define_where(kCategoryNames[i], [i](Category c) { return static_cast<int>(c) == i; });
-  }
-  for (const char group : std::string_view("LMNPSZC")) {
-    define_where(std::string(1, group),
-                 [group](Category c) { return kCategoryNames[static_cast<int>(c)][0] == group; });
-  }
-}
-
 void prepare_engine() {
   static std::once_flag once;
   std::call_once(once, [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     onig_initialize(encodings, 1);
-    define_categories();
-    for (const char* name : {"Space", "Word", "Han", "Hiragana", "Katakana", "Hangul", "Latin",
-                             "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai"}) {
-      define(name, pattern_ranges(name));
-    }
   });
 }
 
-std::string_view own_name(std::string_view property) {
-  for (const char* name : kCategoryNames) {
-    if (property == name) return property;
+// A set of characters as the engine writes one.
+std::string set_text(const std::vector<std::uint32_t>& ranges, bool negated) {
+  std::string text = negated ? "[^" : "[";
+  for (std::size_t i = 0; i + 1 < ranges.size(); i += 2) {
+    fmt::format_to(std::back_inserter(text), "\\x{{{:x}}}-\\x{{{:x}}}", ranges[i],
+                   ranges[i + 1] - 1);
   }
-  if (property.size() == 1 &&
-      std::string_view("LMNPSZC").find(property) != std::string_view::npos) {
-    return property;
-  }
-  return pattern_ranges(property).empty() || property == "Space" || property == "Word"
-             ? std::string_view{}
-             : property;
+  return text += ']';
 }
 
-// Puts our properties in place of the engine's.
+// Spells out the properties of characters, because the engine's own tables are of another version.
 std::string translate(std::string_view expression) {
   std::string out;
   for (std::size_t i = 0; i < expression.size(); ++i) {
@@ -86,14 +39,14 @@ std::string translate(std::string_view expression) {
     }
     const char kind = expression[++i];
     const std::size_t close = expression.find('}', i);
-    std::string_view property;
+    std::vector<std::uint32_t> ranges;
     bool negated = kind == 'P' || kind == 'S' || kind == 'W' || kind == 'D';
     if (kind == 's' || kind == 'S') {
-      property = "Space";
+      ranges = pattern_ranges("Space");
     } else if (kind == 'w' || kind == 'W') {
-      property = "Word";
+      ranges = pattern_ranges("Word");
     } else if (kind == 'd' || kind == 'D') {
-      property = "Nd";
+      ranges = pattern_ranges("Nd");
     } else if ((kind == 'p' || kind == 'P') && expression.substr(i + 1, 1) == "{" &&
                close != std::string_view::npos) {
       std::string_view name = expression.substr(i + 2, close - i - 2);
@@ -101,13 +54,13 @@ std::string translate(std::string_view expression) {
         negated = !negated;
         name.remove_prefix(1);
       }
-      property = own_name(name);
-      if (!property.empty()) i = close;
+      if (name != "Space" && name != "Word") ranges = pattern_ranges(name);
+      if (!ranges.empty()) i = close;
     }
-    if (property.empty()) {
+    if (ranges.empty()) {
       out += {'\\', kind};
     } else {
-      out += fmt::format("\\{}{{{}{}}}", negated ? 'P' : 'p', kPrefix, property);
+      out += set_text(ranges, negated);
     }
   }
   return out;

@@ -1,6 +1,7 @@
 #include "tokenizers/unicode.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "tokenizers/normal_forms.h"
@@ -11,6 +12,10 @@ namespace {
 #include "tokenizers/unicode_data.inc"
 
 constexpr char32_t kEnd = 0x110000;
+
+constexpr const char* kCategoryNames[kCategoryCount] = {
+    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
 template <class Table>
 void set_ranges(Table& table, std::span<const std::uint32_t> edges, unsigned bits) {
@@ -146,20 +151,35 @@ std::span<const std::uint32_t> compatible_data() {
   return kCompatible;
 }
 
-std::span<const std::uint32_t> pattern_ranges(std::string_view name) {
-  if (name == "Space") return kPatternSpace;
-  if (name == "Word") return kPatternWord;
-  if (name == "Han") return kScriptHan;
-  if (name == "Hiragana") return kScriptHiragana;
-  if (name == "Katakana") return kScriptKatakana;
-  if (name == "Hangul") return kScriptHangul;
-  if (name == "Latin") return kScriptLatin;
-  if (name == "Greek") return kScriptGreek;
-  if (name == "Cyrillic") return kScriptCyrillic;
-  if (name == "Arabic") return kScriptArabic;
-  if (name == "Hebrew") return kScriptHebrew;
-  if (name == "Thai") return kScriptThai;
-  return {};
+std::vector<std::uint32_t> pattern_ranges(std::string_view name) {
+  const auto list = [](std::span<const std::uint32_t> edges) {
+    return std::vector<std::uint32_t>(edges.begin(), edges.end());
+  };
+  if (name == "Space") return list(kPatternSpace);
+  if (name == "Word") return list(kPatternWord);
+  if (name == "Han") return list(kScriptHan);
+  if (name == "Hiragana") return list(kScriptHiragana);
+  if (name == "Katakana") return list(kScriptKatakana);
+  if (name == "Hangul") return list(kScriptHangul);
+  if (name == "Latin") return list(kScriptLatin);
+  if (name == "Greek") return list(kScriptGreek);
+  if (name == "Cyrillic") return list(kScriptCyrillic);
+  if (name == "Arabic") return list(kScriptArabic);
+  if (name == "Hebrew") return list(kScriptHebrew);
+  if (name == "Thai") return list(kScriptThai);
+  std::vector<std::uint32_t> ranges;
+  if (name.empty() || name.size() > 2) return ranges;
+  const auto take = [&](char32_t first, char32_t end, std::uint8_t kind) {
+    if (!std::string_view(kCategoryNames[kind]).starts_with(name)) return;
+    if (!ranges.empty() && ranges.back() == first) {
+      ranges.back() = end;
+    } else {
+      ranges.insert(ranges.end(), {first, end});
+    }
+  };
+  // The table begins with the first range that is assigned, U+0000.
+  for_each_class(kCategories, take);
+  return ranges;
 }
 
 }  // namespace haul::tokenizers

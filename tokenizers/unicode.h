@@ -4,7 +4,6 @@
 // one lookup each. Built on first use; immutable, so from any thread.
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -130,8 +129,9 @@ char32_t to_lower(char32_t point);
 inline constexpr char32_t kDottedCapitalI = 0x130;
 inline constexpr char32_t kCombiningDotAbove = 0x307;
 
-// What \s and \w mean in patterns, and the scripts that real patterns name ("Han", …): first and
-// one past the last of each range. Empty when unknown.
-std::span<const std::uint32_t> pattern_ranges(std::string_view name);
+// What a name means in patterns: "Space" and "Word" for \s and \w, a general category or a group of
+// them ("Lu", "L"), or a script that real patterns name ("Han", …). First and one past the last of
+// each range; empty when unknown.
+std::vector<std::uint32_t> pattern_ranges(std::string_view name);
 
 }  // namespace haul::tokenizers

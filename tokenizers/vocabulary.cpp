@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "haul/error.h"
+
 namespace haul::tokenizers {
 namespace {
 
@@ -47,8 +49,14 @@ void Vocabulary::add(std::string_view token, std::uint32_t id) {
     entries_[slot.index].id = id;
     return;
   }
-  slot = {static_cast<std::uint32_t>(hash >> 32), static_cast<std::uint32_t>(entries_.size())};
-  entries_.push_back({bytes_.size(), static_cast<std::uint32_t>(token.size()), id});
+  if (bytes_.size() + token.size() >= kEmpty) {
+    throw Error(ErrorKind::kResource, "a vocabulary of 4 GiB or more");
+  }
+  const auto offset = static_cast<std::uint32_t>(bytes_.size());
+  const auto size = static_cast<std::uint32_t>(token.size());
+  slot = {static_cast<std::uint32_t>(hash >> 32), static_cast<std::uint32_t>(entries_.size()),
+          offset, size};
+  entries_.push_back({offset, size, id});
   bytes_.append(token);
   longest_ = std::max(longest_, token.size());
 }
@@ -58,7 +66,11 @@ std::size_t Vocabulary::locate(std::string_view token, std::uint64_t hash) const
   const auto tag = static_cast<std::uint32_t>(hash >> 32);
   for (std::size_t i = hash & mask;; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
-    if (slot.index == kEmpty || (slot.tag == tag && text(slot.index) == token)) return i;
+    if (slot.index == kEmpty) return i;
+    if (slot.tag == tag && slot.size == token.size() &&
+        std::memcmp(bytes_.data() + slot.offset, token.data(), token.size()) == 0) {
+      return i;
+    }
   }
 }
 
@@ -67,7 +79,8 @@ void Vocabulary::grow(std::size_t slots) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const std::uint64_t hash = hash_bytes(text(i));
     slots_[locate(text(i), hash)] = {static_cast<std::uint32_t>(hash >> 32),
-                                     static_cast<std::uint32_t>(i)};
+                                     static_cast<std::uint32_t>(i), entries_[i].offset,
+                                     entries_[i].size};
   }
 }
 

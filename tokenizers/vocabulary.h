@@ -18,7 +18,7 @@ class Vocabulary {
  public:
   // Room for this many tokens of this many bytes together.
   void reserve(std::size_t tokens, std::size_t bytes);
-  // A token given again takes the new id.
+  // A token given again takes the new id. Throws Error(kResource) beyond 4 GiB of tokens.
   void add(std::string_view token, std::uint32_t id);
   // REQUIRES: called once, after the last add.
   void finish();
@@ -35,13 +35,16 @@ class Vocabulary {
 
  private:
   struct Entry {
-    std::uint64_t offset = 0;
+    std::uint32_t offset = 0;
     std::uint32_t size = 0;
     std::uint32_t id = 0;
   };
+  // With a copy of what a lookup needs, so that it touches two places and not three.
   struct Slot {
     std::uint32_t tag = 0;  // of the hash
     std::uint32_t index = kEmpty;
+    std::uint32_t offset = 0;
+    std::uint32_t size = 0;
   };
   static constexpr std::uint32_t kEmpty = 0xFFFFFFFF;
 

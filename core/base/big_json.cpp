@@ -1,6 +1,9 @@
 #include "core/base/big_json.h"
 
-#include <unordered_set>
+#include <bit>
+#include <functional>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +15,21 @@ namespace {
 constexpr std::size_t kMaxDepth = 256;
 // Below this many keys a scan beats a hash set.
 constexpr std::size_t kFewKeys = 16;
+
+std::size_t find_slot(const std::vector<std::string_view>& table, std::string_view key) {
+  const std::size_t mask = table.size() - 1;
+  std::size_t i = std::hash<std::string_view>()(key) & mask;
+  while (table[i].data() != nullptr && table[i] != key) i = (i + 1) & mask;
+  return i;
+}
+
+std::vector<std::string_view> rehashed(const std::vector<std::string_view>& table) {
+  std::vector<std::string_view> larger(table.size() * 2);
+  for (const std::string_view key : table) {
+    if (key.data() != nullptr) larger[find_slot(larger, key)] = key;
+  }
+  return larger;
+}
 
 void refuse_repeated_keys(simdjson::dom::object object, std::string_view source) {
   const auto refuse = [&](std::string_view key) {
@@ -26,10 +44,14 @@ void refuse_repeated_keys(simdjson::dom::object object, std::string_view source)
     }
     return;
   }
-  std::unordered_set<std::string_view> seen;
-  seen.reserve(object.size());
+  // An open table of views: vocabularies have hundreds of thousands of keys.
+  std::vector<std::string_view> seen(std::bit_ceil(object.size() * 2));
+  std::size_t count = 0;
   for (const auto field : object) {
-    if (!seen.insert(field.key).second) refuse(field.key);
+    if (++count * 2 > seen.size()) seen = rehashed(seen);
+    std::string_view& slot = seen[find_slot(seen, field.key)];
+    if (slot.data() != nullptr) refuse(field.key);
+    slot = field.key;
   }
 }
 

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Tokenizers beside Hugging Face's fastest call, encode_batch_fast: ids alone on both sides.
+
+  benchmarks/tokenizers.py [MEGABYTES]
+
+Prints a table: megabytes a second on one thread and on all, and how many times the peer's that is;
+also the time to load, and whether a megabyte of one letter stays linear. Needs build/bench_tokenizers
+and the peers of scripts/oracles.txt; both sides run in this process's machine, one after the other.
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# This file bears the peer's name: its own folder must not be searched.
+sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != ROOT / "benchmarks"]
+sys.path.insert(0, str(ROOT / "tests" / "oracle"))
+BENCH = os.environ.get("HAUL_BENCH_TOKENIZERS", str(ROOT / "build" / "bench_tokenizers"))
+
+import tokenizer_texts as texts  # noqa: E402
+import tokenizer_zoo as zoo  # noqa: E402
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers  # noqa: E402
+
+
+def documents(kind, megabytes):
+    rng = random.Random(7)
+    size = int(megabytes * 1e6)
+    if kind == "code":
+        text = texts.source_code(size)
+    elif kind == "english":
+        text = english(size)
+    elif kind == "mixed":
+        text = texts.mixed_scripts(rng, size // 2)
+    else:
+        text = "a" * size
+        return [text]
+    return [text[i : i + 4000] for i in range(0, len(text), 4000)]
+
+
+def english(size):
+    """Prose: the licences and manuals that packages install."""
+    parts, total = [], 0
+    folders = [pathlib.Path("/usr/share/perl"), pathlib.Path("/usr/share/doc"), pathlib.Path("/usr/share/common-licenses")]
+    for folder in folders:
+        for path in sorted(folder.glob("**/*")):
+            if path.suffix in (".pod", ".txt", "") and path.is_file() and not path.is_symlink():
+                try:
+                    parts.append(path.read_text())
+                except (UnicodeDecodeError, OSError):
+                    continue
+                total += len(parts[-1])
+                if total >= size:
+                    return "".join(parts)[:size]
+    text = "".join(parts)
+    return (text * (size // max(1, len(text)) + 1))[:size]
+
+
+def peer(path, docs, one_thread):
+    """Seconds of the peer, in a fresh process, because its pool of threads is made once."""
+    script = (
+        "import json,sys,time\nfrom tokenizers import Tokenizer\n"
+        "a=time.perf_counter();t=Tokenizer.from_file(sys.argv[1]);load=time.perf_counter()-a\n"
+        "d=open(sys.argv[2],encoding='utf-8',newline='').read().split('\\0')\nbest=1e9\n"
+        "for _ in range(2):\n a=time.perf_counter();r=t.encode_batch_fast(d);best=min(best,time.perf_counter()-a)\n"
+        "print(json.dumps([load,best,sum(len(e.ids) for e in r)]))"
+    )
+    environment = dict(os.environ, TOKENIZERS_PARALLELISM="false" if one_thread else "true")
+    done = subprocess.run([sys.executable, "-c", script, path, docs], capture_output=True, text=True,
+                          env=environment, check=True)
+    return json.loads(done.stdout)
+
+
+def big_vocabulary():
+    """A byte-level tokenizer with 128,000 entries, made of merges of merges."""
+    base = zoo.byte_level(3000, split=zoo.CL100K)
+    state = json.loads(base.to_str())
+    vocabulary, merges = state["model"]["vocab"], state["model"]["merges"]
+    rng = random.Random(3)
+    tokens = [t for t in vocabulary if len(t) < 10 and t != "<|endoftext|>"]
+    while len(vocabulary) < 128_000:
+        left, right = rng.choice(tokens), rng.choice(tokens)
+        if left + right not in vocabulary:
+            vocabulary[left + right] = len(vocabulary)
+            merges.append([left, right])
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def measure(name, tokenizer, kind, megabytes, folder):
+    path, source = folder / "tokenizer.json", folder / "documents"
+    path.write_text(tokenizer.to_str())
+    docs = documents(kind, megabytes)
+    source.write_bytes("\0".join(d.replace("\0", " ") for d in docs).encode())
+    size = source.stat().st_size / 1e6
+    ours = json.loads(subprocess.run([BENCH, path, source], capture_output=True, check=True, text=True).stdout)
+    load, one, tokens = peer(str(path), str(source), True)
+    _, every, _ = peer(str(path), str(source), False)
+    assert tokens == ours["tokens"], (name, kind, tokens, ours["tokens"])
+    print(f"{name:<14} {kind:<8} {size / one:7.2f} {size / ours['one']:8.1f} {one / ours['one']:7.1f}x"
+          f" {size / every:8.2f} {size / ours['all']:8.1f} {every / ours['all']:7.1f}x"
+          f" {load * 1e3:8.1f} {ours['load'] * 1e3:8.1f} {load / ours['load']:7.1f}x", flush=True)
+    return ours
+
+
+def main():
+    megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 8
+    print(f"{'tokenizer':<14} {'text':<8} {'peer':>7} {'haul':>8} {'ratio':>8} {'peer all':>8} {'haul all':>8}"
+          f" {'ratio':>8} {'load':>8} {'haul':>8} {'ratio':>8}   (MB/s, ms)")
+    n, p = normalizers, pre_tokenizers
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        charsmap = zoo.charsmap(zoo.train_sentencepiece(folder, "unigram"))
+        t5 = n.Sequence([n.Precompiled(charsmap), n.Strip(left=False, right=True), n.Replace(Regex(" {2,}"), "▁")])
+        for label, tokenizer in (("gpt2", zoo.byte_level(8000)),
+                                 ("llama3-128k", big_vocabulary()),
+                                 ("bert", zoo.word_piece(8000)),
+                                 ("t5", zoo.unigram(t5, p.Metaspace(), size=4000)),
+                                 ("llama2", zoo.llama2())):
+            for kind in ("english", "code", "mixed"):
+                measure(label, tokenizer, kind, megabytes, folder)
+            times = [measure(label, tokenizer, "letter", size, folder)["one"] for size in (0.5, 1)]
+            print(f"{label:<14} twice the letters take {times[1] / times[0]:.2f} times as long")
+
+
+if __name__ == "__main__":
+    main()
