@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -97,8 +98,9 @@ Value partition(Budget& budget, const Value& self, const Arguments& arguments) {
       {piece(text.substr(0, at)), piece(separator), piece(text.substr(at + separator.size()))});
 }
 
-// The part of the text that start and end leave, in bytes.
-std::string_view window(const Value& self, const Bound& bound, std::size_t& first) {
+// The part of the text that start and end leave; nothing when they leave none, not even an empty
+// one.
+std::optional<std::string_view> window(const Value& self, const Bound& bound, std::size_t& first) {
   const auto size = static_cast<std::int64_t>(count_points(self.text()));
   const auto place = [&](std::size_t parameter, std::int64_t otherwise) {
     std::int64_t at = bound.some(parameter) ? bound.integer(parameter, 0) : otherwise;
@@ -108,7 +110,7 @@ std::string_view window(const Value& self, const Bound& bound, std::size_t& firs
   const std::int64_t begin = place(1, 0);
   const std::int64_t end = std::min(place(2, size), size);
   first = static_cast<std::size_t>(begin);
-  if (begin > end) return {};
+  if (begin > end) return std::nullopt;
   return characters(self.text(), first, static_cast<std::size_t>(end));
 }
 
@@ -117,13 +119,13 @@ Value has_affix(Budget& budget, const Value& self, const Arguments& arguments) {
   const Bound bound(at_end ? "endswith" : "startswith", arguments, {"prefix", "start", "end"}, 1);
   require_defined(bound[0]);
   std::size_t first = 0;
-  const std::string_view text = window(self, bound, first);
+  const std::optional<std::string_view> text = window(self, bound, first);
   const List options = bound[0].is(Kind::kTuple) ? bound[0].items() : List{bound[0]};
   budget.step(options.size());
   for (const Value& option : options) {
     if (!option.is_string())
       fail("startswith() and endswith() need a string or a tuple of strings");
-    if (at_end ? text.ends_with(option.text()) : text.starts_with(option.text())) {
+    if (text && (at_end ? text->ends_with(option.text()) : text->starts_with(option.text()))) {
       return Value::boolean(true);
     }
   }
@@ -136,11 +138,15 @@ template <Search search, bool from_right>
 Value found_at(Budget& budget, const Value& self, const Arguments& arguments) {
   const Bound bound("find", arguments, {"sub", "start", "end"}, 1);
   std::size_t first = 0;
-  const std::string_view text = window(self, bound, first);
-  budget.step(text.size() / 16);
-  const std::size_t at = from_right ? text.rfind(bound.text(0)) : text.find(bound.text(0));
-  if (at != text.npos)
-    return Value::integer(static_cast<std::int64_t>(first + count_points(text.substr(0, at))));
+  const std::optional<std::string_view> text = window(self, bound, first);
+  budget.step(self.text().size() / 16);
+  const std::string& part = bound.text(0);
+  const std::size_t at = !text        ? std::string::npos
+                         : from_right ? text->rfind(part)
+                                      : text->find(part);
+  if (at != std::string::npos) {
+    return Value::integer(static_cast<std::int64_t>(first + count_points(text->substr(0, at))));
+  }
   if (search == Search::kIndex) fail("substring not found");
   return Value::integer(-1);
 }
@@ -148,9 +154,9 @@ Value found_at(Budget& budget, const Value& self, const Arguments& arguments) {
 Value counted(Budget& budget, const Value& self, const Arguments& arguments) {
   const Bound bound("count", arguments, {"sub", "start", "end"}, 1);
   std::size_t first = 0;
-  const std::string_view text = window(self, bound, first);
-  budget.step(text.size() / 16);
-  return Value::integer(static_cast<std::int64_t>(count(text, bound.text(0))));
+  const std::optional<std::string_view> text = window(self, bound, first);
+  budget.step(self.text().size() / 16);
+  return Value::integer(text ? static_cast<std::int64_t>(count(*text, bound.text(0))) : 0);
 }
 
 Value replaced(Budget& budget, const Value& self, const Arguments& arguments) {

@@ -162,14 +162,15 @@ Renderer::Flow Renderer::run_for(const Statement& statement, const ScopePtr& sco
   }
   const auto loop = std::make_shared<Loop>(std::move(items), std::move(condition));
   const Value object = Value::object(loop);
-  bool any = false;
+  bool any = false;  // an iteration that was left early does not count
   for (Value item; loop->next(item);) {
-    any = true;
     budget_.step();
     const ScopePtr own = inner(scope);
     bind(own, "loop", object);
     assign(*statement.targets[0], item, own);
-    if (run(statement.bodies[0], own, out) == Flow::kBreak) break;
+    const Flow flow = run(statement.bodies[0], own, out);
+    if (flow == Flow::kBreak) break;
+    any = any || flow == Flow::kOn;
   }
   if (!any && statement.bodies.size() > 1) return run(statement.bodies[1], inner(scope), out);
   return Flow::kOn;

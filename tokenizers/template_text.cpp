@@ -260,7 +260,7 @@ std::vector<std::string_view> split_white(std::string_view text, std::int64_t li
   for (text = strip(text, std::nullopt, side); !text.empty();
        text = strip(text, std::nullopt, side)) {
     if (limit >= 0 && static_cast<std::int64_t>(parts.size()) >= limit) {
-      parts.push_back(strip(text, std::nullopt, from_right ? Side::kLeft : Side::kRight));
+      parts.push_back(text);
       break;
     }
     if (from_right) {

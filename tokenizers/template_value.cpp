@@ -333,9 +333,14 @@ bool equal_lists(const List& a, const List& b, Budget& budget) {
   return true;
 }
 
+// Wide enough for every 64-bit integer and every double.
+long double exact(const Value& value) {
+  return value.is(Kind::kFloat) ? value.as_real() : static_cast<long double>(value.as_integer());
+}
+
 bool equal_numbers(const Value& a, const Value& b) {
   if (a.is_integral() && b.is_integral()) return a.as_integer() == b.as_integer();
-  return a.as_real() == b.as_real();
+  return exact(a) == exact(b);
 }
 
 }  // namespace
@@ -373,7 +378,7 @@ bool less(const Value& a, const Value& b, Budget& budget) {
   require_defined(a);
   require_defined(b);
   if (a.is_integral() && b.is_integral()) return a.as_integer() < b.as_integer();
-  if (a.is_number() && b.is_number()) return a.as_real() < b.as_real();
+  if (a.is_number() && b.is_number()) return exact(a) < exact(b);
   if (a.is_string() && b.is_string()) {
     budget.step(std::min(a.text().size(), b.text().size()) / 64);
     return a.text() < b.text();
