@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fmt/format.h>
 #include <memory>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "cli/verb.h"
 #include "core/base/json.h"

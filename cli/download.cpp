@@ -1,7 +1,8 @@
 #include <cstdio>
-#include <fmt/format.h>
 #include <memory>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "cli/verb.h"
 #include "core/base/json.h"

@@ -1,16 +1,17 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <fmt/format.h>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "cli/estimate_report.h"
 #include "cli/model.h"
 #include "cli/verb.h"
-#include "core/describe/stored_weights.h"
+#include "core/describe/stored_tensors.h"
 #include "core/formats/checkpoint.h"
 #include "haul/error.h"
 
@@ -82,7 +83,10 @@ bool is_timm_name(const Flags& flags) {
          !std::filesystem::exists(flags.model);
 }
 
-DescribedModel find_model(const Flags& flags, const core::DescribeOptions& options) {
+DescribedModel find_model(const Flags& flags) {
+  core::DescribeOptions options;
+  options.base_model = flags.base_model;
+  options.dtype = core::WeightDtype::kStored;
   if (!is_timm_name(flags)) return describe_model(flags.model, options);
   DescribedModel result;
   const std::string architecture = flags.model.substr(0, flags.model.find('.'));
@@ -167,6 +171,20 @@ void fill_training(const Flags& flags, const Description& description, EstimateR
   if (request.recompute) report->run += ", with recompute";
 }
 
+Bytes memory_size(const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const Error&) {
+    std::string names;
+    for (const Gpu& gpu : known_gpus()) {
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", gpu.name);
+    }
+    throw Error(ErrorKind::kUsage,
+                fmt::format("--fit: '{}' is neither a size nor a GPU that haul knows", text),
+                "write a size like 24GiB, or one of: " + names);
+  }
+}
+
 void fill_fit(const Flags& flags, const Description& description, EstimateReport* report) {
   const double share = largest_layer_share(description);
   const auto judged = [&](std::string_view name, Bytes memory, Bytes budget) {
@@ -178,48 +196,51 @@ void fill_fit(const Flags& flags, const Description& description, EstimateReport
     }
     return;
   }
-  try {
-    const Bytes size = parse_bytes(flags.fit);
-    report->fit = judged(flags.fit, size, size);
-  } catch (const Error&) {
-    const Gpu& gpu = find_gpu(flags.fit);
-    report->fit = judged(gpu.name, gpu.memory, gpu.memory - gpu.reserved);
+  if (const Gpu* gpu = find_gpu(flags.fit)) {
+    report->fit = judged(gpu->name, gpu->memory, gpu->memory - gpu->reserved);
+    return;
   }
+  const Bytes size = memory_size(flags.fit);
+  report->fit = judged(flags.fit, size, size);
+}
+
+// Whether the weights lie here in a file that a run must expand.
+bool fill_file(const core::ModelFiles& files, EstimateReport* report) {
+  if (!files.checkpoint.empty()) {
+    const core::Checkpoint checkpoint = core::Checkpoint::open(files.checkpoint);
+    report->file_bytes = checkpoint.stored_bytes();
+    return checkpoint.format() == core::CheckpointFormat::kGguf;
+  }
+  if (!files.remote_tensors.empty()) {
+    Bytes sum = 0;
+    for (const core::HeaderTensor& tensor : files.remote_tensors) {
+      sum += byte_count(tensor.dtype, tensor.shape);
+    }
+    report->file_bytes = sum;
+  }
+  return false;
 }
 
 EstimateReport estimate(const Flags& flags) {
   const std::vector<RowDtype> dtypes = row_dtypes(flags);
-  core::DescribeOptions options;
-  options.base_model = flags.base_model;
-  DescribedModel model = find_model(flags, options);
+  DescribedModel model = find_model(flags);
   check_library(flags, model.files);
+  const Description& stored = model.described.description;
+  Description description = stored;  // as the peer counts it, in float32
+  core::set_dtype(Dtype::kF32, &description.root);
 
   EstimateReport report;
   report.model = flags.model;
-  report.notes = std::move(model.notes);
-  report.from_config = model.described.from == core::DescribedFrom::kConfig;
-  Description stored = model.described.description;
-  if (!model.files.config.empty() || !model.files.checkpoint.empty()) {
-    options.dtype = core::WeightDtype::kStored;
-    stored = core::describe(model.files, options).description;
-  }
-  Description& description = model.described.description;
-  core::set_dtype(Dtype::kF32, &description.root);
   report.architecture = description.architecture;
+  report.from_config = model.described.from == core::DescribedFrom::kConfig;
+  report.notes = model.described.notes;
   report.parameters = parameter_count(description);
   report.sizes = calculate_maximum_sizes(description);
   for (const RowDtype dtype : dtypes) {
     report.rows.push_back(peer_row(report.sizes, dtype));
     report.true_rows.push_back(true_row(description, dtype));
   }
-
-  bool quantised_file = false;
-  if (!model.files.checkpoint.empty()) {
-    const core::Checkpoint checkpoint = core::Checkpoint::open(model.files.checkpoint);
-    quantised_file = checkpoint.format() == core::CheckpointFormat::kGguf;
-    report.file_bytes = checkpoint.stored_bytes();
-    for (const std::string& note : checkpoint.notes()) report.notes.push_back(note);
-  }
+  const bool quantised_file = fill_file(model.files, &report);
   if (flags.train.empty()) {
     fill_inference(flags, stored, quantised_file, &report);
   } else {

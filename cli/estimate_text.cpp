@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+
 #include <fmt/format.h>
 
 #include "cli/box_table.h"

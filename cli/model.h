@@ -3,7 +3,6 @@
 // The MODEL argument of the verbs that only decide: found, and described.
 
 #include <string>
-#include <vector>
 
 #include "core/describe/describe.h"
 #include "core/formats/model_files.h"
@@ -11,9 +10,8 @@
 namespace haul::cli {
 
 struct DescribedModel {
-  core::ModelFiles files;
+  core::ModelFiles files;  // of a module tree file its name alone
   core::Described described;
-  std::vector<std::string> notes;  // for the user
 };
 
 // A module tree file, or whatever resolve_model takes. Of a model on the hub no weights are

@@ -1,9 +1,10 @@
 #include "cli/tree_view.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <unordered_map>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/base/terminal.h"
 

@@ -26,6 +26,9 @@ namespace fs = std::filesystem;
               hint);
 }
 
+// A large file goes to disk while it is being written, so that commit has little to wait for.
+constexpr Bytes kWriteback = 32 * kMiB;
+
 class Descriptor {
  public:
   explicit Descriptor(int value) : value_(value) {}
@@ -124,6 +127,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  const Bytes before = size_;
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
@@ -131,6 +135,11 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     size_ += static_cast<Bytes>(count);
   }
+  const Bytes begin = before / kWriteback * kWriteback;
+  const Bytes end = size_ / kWriteback * kWriteback;
+  if (begin == end) return;
+  ::sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                    SYNC_FILE_RANGE_WRITE);
 }
 
 void AtomicFile::write(std::string_view text) {

@@ -82,13 +82,33 @@ struct Double {
   static double store(double value) { return value; }
 };
 
+// The float beside an inexact value whose last bit is set, so that rounding it further gives what
+// rounding the value itself would.
+float rounded_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto word = std::bit_cast<std::uint32_t>(nearest);
+  const auto wide = static_cast<double>(nearest);
+  if (wide == value || value != value || word % 2 == 1) return nearest;
+  return std::bit_cast<float>(std::abs(wide) > std::abs(value) ? word - 1 : word + 1);
+}
+
+template <typename From, typename To>
+auto narrowed(typename From::Value value) {
+  constexpr bool kTwoSteps = sizeof(typename From::Stored) == 8 && sizeof(typename To::Stored) == 2;
+  if constexpr (kTwoSteps) {
+    return rounded_to_odd(value);
+  } else {
+    return static_cast<typename To::Value>(value);
+  }
+}
+
 template <typename From, typename To>
 void cast_all(std::span<const std::byte> in, std::span<std::byte> out) {
   const std::size_t count = in.size() / sizeof(typename From::Stored);
   for (std::size_t i = 0; i < count; ++i) {
     typename From::Stored source;
     std::memcpy(&source, in.data() + i * sizeof(source), sizeof(source));
-    const auto target = To::store(static_cast<typename To::Value>(From::load(source)));
+    const auto target = To::store(narrowed<From, To>(From::load(source)));
     std::memcpy(out.data() + i * sizeof(target), &target, sizeof(target));
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Floats from one width to another, rounded to nearest, ties to even. F64 becomes F16 or BF16 by
-// way of F32, as in torch. Pure; any thread.
+// Floats from one width to another, rounded once to nearest, ties to even (torch rounds F64 twice
+// on its way to BF16). Pure; any thread.
 
 #include <cstddef>
 #include <span>

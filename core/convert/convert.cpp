@@ -1,6 +1,5 @@
 #include "core/convert/convert.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 
 #include "core/base/file.h"
@@ -60,10 +59,10 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
   ConvertResult result;
   const fs::path beside = fs::is_directory(input) ? input : input.parent_path();
   result.files = copy_side_files(beside, folder.path(), options.dtype);
-  constexpr const char* kConfig = "config.json";
-  if (out.config() &&
-      std::find(result.files.begin(), result.files.end(), kConfig) == result.files.end()) {
+  if (out.config()) {
+    constexpr const char* kConfig = "config.json";
     write_file_atomically(folder.path() / kConfig, out.config()->dump(2) + "\n");
+    std::erase(result.files, kConfig);
     result.files.emplace_back(kConfig);
   }
 

@@ -1,14 +1,16 @@
 #include "core/convert/output_folder.h"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <string>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

@@ -17,7 +17,7 @@ OutputTensors::OutputTensors(const Checkpoint& checkpoint, std::optional<Dtype> 
       config_ = model->config();
       if (dtype) (*config_)["dtype"] = torch_name(*dtype);
     } else {
-      note_ = "the file's architecture is not one that haul maps: names and layout stay GGUF's";
+      note_ = "haul does not map this GGUF architecture: names and layout stay as in the file";
     }
   }
   for (const StoredTensor& stored : checkpoint.tensors()) {

@@ -13,6 +13,7 @@ Dimensions read_dimensions(const ConfigReader& config) {
   d.heads = config.size({"num_attention_heads", "n_head"}, 8);
   if (d.hidden % d.heads != 0) config.fail("hidden_size", "is not a multiple of \"n_head\"");
   d.kv_heads = d.heads;
+  d.fused_qkv = true;
   d.head_size = d.hidden / d.heads;
   d.intermediate = 4 * d.hidden;
   d.vocabulary = config.size({"vocab_size"}, 250880);

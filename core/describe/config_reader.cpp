@@ -1,7 +1,8 @@
 #include "core/describe/config_reader.h"
 
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 
@@ -9,7 +10,7 @@ namespace haul::core {
 namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxLayers = 10'000;
+constexpr std::int64_t kMaxLayers = 2'000;
 
 const Json& empty_object() {
   static const Json empty = Json::object();
@@ -79,6 +80,11 @@ ConfigReader ConfigReader::section(std::string_view key) const {
   const bool missing = value == nullptr || value->is_null();
   if (!missing && !value->is_object()) fail(key, "is not an object");
   return {missing ? empty_object() : *value, fmt::format("{}: \"{}\"", source_, key)};
+}
+
+bool ConfigReader::has(std::string_view key) const {
+  const Json* value = find({key});
+  return value != nullptr && !value->is_null();
 }
 
 const Json* ConfigReader::find(Keys keys) const {

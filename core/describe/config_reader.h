@@ -28,7 +28,7 @@ class ConfigReader {
   std::int64_t size_or_zero(Keys keys, std::int64_t missing) const;
   // As size; nothing when the key is missing or null.
   std::optional<std::int64_t> optional_size(Keys keys) const;
-  // How often a block is repeated: 1 to 10,000.
+  // How often a block is repeated: 1 to 2,000.
   std::int64_t layers(Keys keys, std::int64_t missing) const;
   bool flag(std::string_view key, bool missing) const;
   double number(std::string_view key, double missing) const;
@@ -38,6 +38,8 @@ class ConfigReader {
   // A nested object, or an empty reader when it is missing or null.
   ConfigReader section(std::string_view key) const;
 
+  // Whether the key is there and not null.
+  bool has(std::string_view key) const;
   // The first of the keys that is there, null included; nullptr when none is.
   const Json* find(Keys keys) const;
   [[noreturn]] void fail(std::string_view key, std::string_view why) const;

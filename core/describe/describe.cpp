@@ -18,10 +18,10 @@ struct Architecture {
 
 Architecture find_architecture(const ConfigReader& config, const DescribeOptions& options) {
   const std::string model_type = config.text("model_type", "");
-  std::string named = config.text("architecture", "");  // timm's key
+  std::string named = model_type.empty() ? config.text("architecture", "") : "";  // timm's key
   const Json* list = config.find({"architectures"});
-  if (named.empty() && list != nullptr && !list->is_null()) {
-    if (!list->is_array() || list->empty() || !list->front().is_string()) {
+  if (named.empty() && list != nullptr && !list->is_null() && !list->empty()) {
+    if (!list->is_array() || !list->front().is_string()) {
       config.fail("architectures", "is not a list of class names");
     }
     named = list->front().get<std::string>();
@@ -37,8 +37,7 @@ Architecture find_architecture(const ConfigReader& config, const DescribeOptions
 
 std::optional<Dtype> config_dtype(const ConfigReader& config) {
   for (const std::string_view key : {"dtype", "torch_dtype"}) {
-    const Json* value = config.find({key});
-    if (value == nullptr || value->is_null()) continue;
+    if (!config.has(key)) continue;
     const std::string name = config.text(key, "");
     if (name == "auto") return std::nullopt;
     const auto dtype = dtype_from_torch_name(name);
@@ -53,10 +52,17 @@ Description describe_architecture(const ConfigReader& config, const Architecture
   if (architecture.family == nullptr) {
     const std::string name =
         architecture.name.empty() ? config.text("model_type", "") : architecture.name;
+    if (name.empty()) {
+      throw Error(ErrorKind::kUnsupported, fmt::format("{}: names no architecture", source));
+    }
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{}: the architecture \"{}\" is not one that haul knows by its config",
                             source, name),
                 "with a checkpoint beside it, its tensors' names describe the model");
+  }
+  if (config.has("per_layer_config")) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{}: \"per_layer_config\": layers that differ in size", source));
   }
   Description result = architecture.family->describe(config, architecture.name);
   result.root.name.clear();
@@ -90,21 +96,28 @@ Description describe_config(const Json& json, std::string_view source,
 
 Described describe(const ModelFiles& files, const DescribeOptions& options) {
   Described result;
+  std::optional<StoredTensors> tensors;
+  if (files.config.empty() && has_tensors(files)) tensors.emplace(files);
+  const bool from_metadata = tensors && !tensors->config().is_null();
   Architecture architecture;
-  if (!files.config.empty()) {
-    const std::string source = files.config.string();
-    const Json json = read_json(files.config);
+  if (!files.config.empty() || from_metadata) {
+    const std::string source = from_metadata ? files.name : files.config.string();
+    const Json json = from_metadata ? tensors->config() : read_json(files.config);
     const ConfigReader config(json, source);
     architecture = find_architecture(config, options);
     if (architecture.family != nullptr || !has_tensors(files)) {
+      result.from = from_metadata ? DescribedFrom::kCheckpoint : DescribedFrom::kConfig;
       result.description = describe_architecture(config, architecture, source, options);
+      if (config.has("quantization_config")) {
+        result.notes.push_back("the checkpoint is quantised; the tree shows its unquantised form");
+      }
       const bool stored = options.dtype == WeightDtype::kStored;
       if (!has_tensors(files) || (result.description.tied.empty() && !stored)) return result;
-      const StoredTensors tensors(files);
+      if (!tensors) tensors.emplace(files);
       const std::string_view prefix = architecture.family->base_prefix;
-      untie_stored(tensors, prefix, &result.description);
-      if (stored) set_stored_dtypes(tensors, prefix, &result.description);
-      result.notes = tensors.notes();
+      untie_stored(*tensors, prefix, &result.description);
+      if (stored) set_stored_dtypes(*tensors, prefix, &result.description);
+      for (std::string& note : tensors->notes()) result.notes.push_back(std::move(note));
       return result;
     }
   }
@@ -112,11 +125,11 @@ Described describe(const ModelFiles& files, const DescribeOptions& options) {
     throw Error(ErrorKind::kNotFound,
                 fmt::format("{}: neither a config.json nor a checkpoint", files.name));
   }
-  const StoredTensors tensors(files);
-  result.description = describe_tensors(tensors.headers(), files.name);
+  if (!tensors) tensors.emplace(files);
+  result.description = describe_tensors(tensors->headers(), files.name);
   result.description.architecture = std::move(architecture.name);
   result.from = DescribedFrom::kCheckpoint;
-  result.notes = tensors.notes();
+  result.notes = tensors->notes();
   return result;
 }
 

@@ -27,6 +27,7 @@ struct DescribeOptions {
   WeightDtype dtype = WeightDtype::kFloat32;
 };
 
+// Which file told the structure: config.json, or the checkpoint's headers or metadata.
 enum class DescribedFrom { kConfig, kCheckpoint };
 
 struct Described {
@@ -35,10 +36,11 @@ struct Described {
   std::vector<std::string> notes;  // the checkpoint's remarks for the user, where it was opened
 };
 
-// A known architecture is described from its config, and its ties are checked against the
-// checkpoint where there is one: a tied name that the checkpoint holds with other values is not
-// tied. Any other model is described from its checkpoint's headers. Throws Error(kUnsupported) for
-// an unknown architecture without a checkpoint, Error(kNotFound) when there is neither.
+// A known architecture is described from its config, or from a GGUF file's metadata, and its ties
+// are checked against the checkpoint where there is one: a tied name that the checkpoint holds with
+// other values is not tied. Any other model is described from its checkpoint's headers. Throws
+// Error(kUnsupported) for an unknown architecture without a checkpoint, Error(kNotFound) when there
+// is neither.
 Described describe(const ModelFiles& files, const DescribeOptions& options = {});
 
 // Whether a description without the checkpoint's headers would be impossible or might be wrong: an

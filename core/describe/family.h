@@ -19,7 +19,7 @@ enum class Ties {
 };
 
 struct Family {
-  std::string_view model_type;
+  std::string_view model_type;                // empty: found by its classes alone
   std::span<const std::string_view> classes;  // the bare model first
   // The bare model's name inside the classes with a head: "model", "transformer", "bert".
   std::string_view base_prefix;

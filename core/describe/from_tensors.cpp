@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <deque>
-#include <fmt/format.h>
 #include <unordered_map>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "core/describe/describe.h"
 #include "core/describe/size_check.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

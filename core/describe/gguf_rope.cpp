@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
 #include <numbers>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

@@ -1,6 +1,7 @@
 #include "core/describe/gguf_source.h"
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

@@ -13,6 +13,7 @@ Dimensions read_dimensions(const ConfigReader& config) {
   d.heads = config.size({"num_attention_heads", "n_head"}, 12);
   if (d.hidden % d.heads != 0) config.fail("n_embd", "is not a multiple of \"n_head\"");
   d.kv_heads = d.heads;
+  d.fused_qkv = true;
   d.head_size = d.hidden / d.heads;
   d.intermediate = config.optional_size({"n_inner"}).value_or(4 * d.hidden);
   d.vocabulary = config.size({"vocab_size"}, 50257);
@@ -68,8 +69,8 @@ ModuleSpec dropout_or_identity(std::string_view name, double share) {
 // The multiple choice head of the double heads model: one score a choice, whatever the labels.
 ModuleSpec summary(const ConfigReader& config, const Dimensions& d) {
   const bool to_labels = config.flag("summary_proj_to_labels", true);
-  const Json* function = config.find({"summary_activation"});
-  const bool active = function != nullptr && !function->is_null() && *function != "";
+  const bool active =
+      config.has("summary_activation") && !config.text("summary_activation", "").empty();
   return module("multiple_choice_head", "GPT2SequenceSummary",
                 config.flag("summary_use_proj", true)
                     ? linear("summary", d.hidden, to_labels ? 1 : d.hidden)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+
 #include <fmt/format.h>
 
 #include "core/describe/family.h"
@@ -24,26 +25,58 @@ struct Variant {
   std::string_view answering_prefix;  // the bare model's name in the question answering class
 };
 
-constexpr Variant kLlamaVariant = {"Llama",
-                                   32000,
-                                   11008,
-                                   std::nullopt,
-                                   std::nullopt,
-                                   2048,
-                                   Variant::kFromConfig,
-                                   true,
-                                   false,
-                                   Variant::kNoWindow,
-                                   "transformer"};
-constexpr Variant kMistralVariant = {"Mistral", 32000,           14336, 8,     std::nullopt,
-                                     4096 * 32, Variant::kNever, false, false, Variant::kAllLayers,
-                                     "model"};
-constexpr Variant kQwen2Variant = {"Qwen2",      151936,        22016, 32,    std::nullopt,
-                                   32768,        Variant::kQkv, false, false, Variant::kByLayer,
-                                   "transformer"};
+constexpr Variant kLlamaVariant = {
+    .name = "Llama",
+    .vocabulary = 32000,
+    .intermediate = 11008,
+    .kv_heads = std::nullopt,
+    .head_size = std::nullopt,
+    .max_positions = 2048,
+    .attention_bias = Variant::kFromConfig,
+    .mlp_bias_from_config = true,
+    .qk_norm = false,
+    .window = Variant::kNoWindow,
+    .answering_prefix = "transformer",
+};
+constexpr Variant kMistralVariant = {
+    .name = "Mistral",
+    .vocabulary = 32000,
+    .intermediate = 14336,
+    .kv_heads = 8,
+    .head_size = std::nullopt,
+    .max_positions = 131072,
+    .attention_bias = Variant::kNever,
+    .mlp_bias_from_config = false,
+    .qk_norm = false,
+    .window = Variant::kAllLayers,
+    .answering_prefix = "model",
+};
+constexpr Variant kQwen2Variant = {
+    .name = "Qwen2",
+    .vocabulary = 151936,
+    .intermediate = 22016,
+    .kv_heads = 32,
+    .head_size = std::nullopt,
+    .max_positions = 32768,
+    .attention_bias = Variant::kQkv,
+    .mlp_bias_from_config = false,
+    .qk_norm = false,
+    .window = Variant::kByLayer,
+    .answering_prefix = "transformer",
+};
 constexpr Variant kQwen3Variant = {
-    "Qwen3",           151936,       22016, 32, 128, 32768, Variant::kFromConfig, false, true,
-    Variant::kByLayer, "transformer"};
+    .name = "Qwen3",
+    .vocabulary = 151936,
+    .intermediate = 22016,
+    .kv_heads = 32,
+    .head_size = 128,
+    .max_positions = 32768,
+    .attention_bias = Variant::kFromConfig,
+    .mlp_bias_from_config = false,
+    .qk_norm = true,
+    .window = Variant::kByLayer,
+    .answering_prefix = "transformer",
+};
 
 // The value under `key`, where null stands for `none` and a missing key for the class's default.
 std::int64_t nullable(const ConfigReader& config, std::string_view key,
@@ -60,8 +93,8 @@ void read_window(const ConfigReader& config, const Variant& variant, Dimensions*
   if (window == 0) return;
   std::int64_t windowed = d->layers;
   if (variant.window == Variant::kByLayer) {
-    const Json* types = config.find({"layer_types"});
-    if (types != nullptr && !types->is_null()) {
+    if (config.has("layer_types")) {
+      const Json* types = config.find({"layer_types"});
       if (!types->is_array() || types->size() != static_cast<std::size_t>(d->layers)) {
         config.fail("layer_types", fmt::format("is not a list of {} layers", d->layers));
       }

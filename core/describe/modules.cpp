@@ -1,6 +1,7 @@
 #include "core/describe/modules.h"
 
 #include <array>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

@@ -21,10 +21,10 @@ const Family* find_family(std::string_view class_name, std::string_view model_ty
       &kBert, &kBloom, &kGpt2, &kIdefics, &kLlama, &kMistral, &kQwen2, &kQwen3, &kResNet, &kT5,
   };
   for (const Family* family : families) {
+    const auto& classes = family->classes;
     const bool found = class_name.empty()
-                           ? family->model_type == model_type
-                           : std::find(family->classes.begin(), family->classes.end(),
-                                       class_name) != family->classes.end();
+                           ? !model_type.empty() && family->model_type == model_type
+                           : std::find(classes.begin(), classes.end(), class_name) != classes.end();
     if (found) return family;
   }
   return nullptr;

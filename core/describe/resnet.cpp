@@ -1,4 +1,5 @@
 #include <array>
+
 #include <fmt/format.h>
 
 #include "core/describe/family.h"
@@ -61,8 +62,7 @@ std::int64_t classes(const ConfigReader& config) {
 }
 
 void refuse_other_settings(const ConfigReader& config, std::string_view name) {
-  const Json* arguments = config.find({"model_args"});
-  const bool changed = arguments != nullptr && !arguments->is_null() && !arguments->empty();
+  const bool changed = config.has("model_args") && !config.find({"model_args"})->empty();
   if (changed || config.text("global_pool", "avg") != "avg") {
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("a {} whose config changes its structure (\"model_args\" or "

@@ -6,9 +6,8 @@ namespace haul::core {
 namespace {
 
 std::int64_t frequencies(const ConfigReader& config, std::int64_t head_size) {
-  const Json* old_style = config.find({"rope_scaling"});
-  const bool has_old = old_style != nullptr && !old_style->is_null() && !old_style->empty();
-  const ConfigReader rope = config.section(has_old ? "rope_scaling" : "rope_parameters");
+  const bool old_style = config.has("rope_scaling") && !config.find({"rope_scaling"})->empty();
+  const ConfigReader rope = config.section(old_style ? "rope_scaling" : "rope_parameters");
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") return (head_size + 1) / 2;
   if (type == "proportional") return head_size / 2;

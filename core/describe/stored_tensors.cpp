@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/describe/gguf_model.h"
+
 namespace haul::core {
 namespace {
 
@@ -52,6 +54,12 @@ void set_dtypes(const StoredNames& names, std::span<const HeaderTensor> tensors,
 StoredTensors::StoredTensors(const ModelFiles& files) : remote_(files.remote_tensors) {
   if (files.checkpoint.empty()) return;
   checkpoint_ = Checkpoint::open(files.checkpoint);
+  if (checkpoint_->format() == CheckpointFormat::kGguf && GgufModel::knows(*checkpoint_)) {
+    const GgufModel model(*checkpoint_);
+    config_ = model.config();
+    opened_ = transformers_tensors(model, *checkpoint_);
+    return;
+  }
   opened_.reserve(checkpoint_->tensors().size());
   for (const StoredTensor& tensor : checkpoint_->tensors()) {
     opened_.push_back({tensor.name, tensor.dtype, tensor.shape});
@@ -63,7 +71,7 @@ std::span<const HeaderTensor> StoredTensors::headers() const {
 }
 
 bool StoredTensors::same_values(std::size_t a, std::size_t b) const {
-  if (!checkpoint_) return false;
+  if (!checkpoint_ || checkpoint_->format() == CheckpointFormat::kGguf) return false;
   const StoredTensor& left = checkpoint_->tensors()[a];
   const StoredTensor& right = checkpoint_->tensors()[b];
   const bool alike = left.dtype == right.dtype && left.shape == right.shape &&

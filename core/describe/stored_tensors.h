@@ -20,9 +20,12 @@ class StoredTensors {
   // Borrows the files' remote tensors. Throws what Checkpoint::open throws.
   explicit StoredTensors(const ModelFiles& files);
 
+  // As Transformers names and shapes them, also those of a GGUF file that haul can map.
   std::span<const HeaderTensor> headers() const;
+  // What a GGUF file's metadata says in the keys of a config.json; null for any other checkpoint.
+  const Json& config() const { return config_; }
   // Whether two tensors, by index, hold the same values: one storage, or equal bytes. Tensors that
-  // are not here count as different.
+  // are not here and those of a GGUF file, which holds none twice, count as different.
   bool same_values(std::size_t a, std::size_t b) const;
   std::vector<std::string> notes() const;
 
@@ -30,6 +33,7 @@ class StoredTensors {
   std::optional<Checkpoint> checkpoint_;
   std::vector<HeaderTensor> opened_;
   std::span<const HeaderTensor> remote_;
+  Json config_;
 };
 
 // Takes out of each tied group the names that the checkpoint holds with values of their own. Names

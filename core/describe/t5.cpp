@@ -7,6 +7,9 @@
 namespace haul::core {
 namespace {
 
+// T5ForConditionalGeneration in configs of the first checkpoints.
+constexpr std::string_view kOldName = "T5WithLMHeadModel";
+
 struct FeedForward {
   std::string activation;
   bool gated = false;
@@ -35,8 +38,7 @@ struct Config {
 Config read_config(const ConfigReader& config) {
   Config c;
   c.encoder_layers = config.layers({"num_hidden_layers", "num_layers"}, 6);
-  const Json* decoder = config.find({"num_decoder_layers"});
-  const bool given = decoder != nullptr && !decoder->is_null();
+  const bool given = config.has("num_decoder_layers");
   // As many as "num_layers", which the other name does not reach.
   c.decoder_layers = config.layers({given ? "num_decoder_layers" : "num_layers"}, 6);
   c.feed_forward = read_feed_forward(config);
@@ -125,6 +127,7 @@ ModuleSpec encoder_only(std::string_view name, const Config& c, bool is_decoder)
 }
 
 Description describe(const ConfigReader& config, std::string_view class_name) {
+  if (class_name == kOldName) class_name = "T5ForConditionalGeneration";
   Config c = read_config(config);
   Description result;
   result.no_split = {"T5Block"};
@@ -166,13 +169,14 @@ Description describe(const ConfigReader& config, std::string_view class_name) {
   return result;
 }
 
-constexpr std::array<std::string_view, 6> kClasses = {
+constexpr std::array<std::string_view, 7> kClasses = {
     "T5Model",
     "T5ForConditionalGeneration",
     "T5EncoderModel",
     "T5ForSequenceClassification",
     "T5ForTokenClassification",
     "T5ForQuestionAnswering",
+    kOldName,
 };
 
 }  // namespace

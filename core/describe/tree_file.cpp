@@ -4,6 +4,7 @@
 
 #include "core/base/big_json.h"
 #include "core/base/json.h"
+#include "core/describe/size_check.h"
 #include "haul/description.h"
 #include "haul/error.h"
 
@@ -213,7 +214,9 @@ class Writer {
 
 Description read_tree(std::string_view json, std::string_view source) {
   const core::BigJson document(json, source);
-  return Reader(source).read(document.root());
+  Description result = Reader(source).read(document.root());
+  core::check_sizes(result, source);
+  return result;
 }
 
 std::string write_tree(const Description& description) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <string>
-#include <vector>
 
 #include "haul/error.h"
 #include "haul/fit.h"
@@ -42,37 +41,25 @@ bool is_meant(const Gpu& gpu, const std::string& wanted) {
   return false;
 }
 
-std::string joined_names(std::span<const Gpu* const> gpus) {
-  std::string names;
-  for (const Gpu* gpu : gpus) {
-    if (!names.empty()) names += ", ";
-    names += gpu->name;
-  }
-  return names;
-}
-
 }  // namespace
 
 std::span<const Gpu> known_gpus() {
   return kGpus;
 }
 
-const Gpu& find_gpu(std::string_view text) {
+const Gpu* find_gpu(std::string_view text) {
   const std::string wanted = letters_and_digits(text);
-  std::vector<const Gpu*> all;
-  std::vector<const Gpu*> found;
+  const Gpu* found = nullptr;
+  std::string names;
   for (const Gpu& gpu : kGpus) {
-    all.push_back(&gpu);
-    if (is_meant(gpu, wanted)) found.push_back(&gpu);
+    if (!is_meant(gpu, wanted)) continue;
+    if (found != nullptr) names += ", ";
+    names += gpu.name;
+    found = &gpu;
   }
-  if (found.size() == 1) return *found.front();
-  if (found.empty()) {
-    throw Error(ErrorKind::kUsage,
-                "'" + std::string(text) + "' is neither a size nor a GPU that haul knows",
-                "write a size like 24GiB, or one of: " + joined_names(all));
-  }
+  if (found == nullptr || found->name == names) return found;
   throw Error(ErrorKind::kUsage, "'" + std::string(text) + "' is more than one GPU",
-              "write one of: " + joined_names(found));
+              "write one of: " + names);
 }
 
 }  // namespace haul

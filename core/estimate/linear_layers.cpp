@@ -26,16 +26,24 @@ bool is_linear_weight(const OwnedParameter& parameter) {
   return class_name == "Conv1D" || class_name.ends_with("Linear");
 }
 
+std::int64_t output_width(const OwnedParameter& parameter) {
+  return parameter.module.class_name == "Conv1D" ? parameter.shape[1] : parameter.shape[0];
+}
+
 const ModuleSpec* output_head(const Description& description) {
   if (!description.dimensions || description.dimensions->vocabulary == 0) return nullptr;
-  const ModuleSpec* last = nullptr;
-  std::int64_t width = 0;
+  const Dimensions& d = *description.dimensions;
+  const ModuleSpec* head = nullptr;
   for_each_parameter(compute_module_sizes(description), [&](const OwnedParameter& parameter) {
     if (!is_linear_weight(parameter)) return;
-    last = &parameter.module;
-    width = parameter.shape[0];
+    const std::int64_t width = output_width(parameter);
+    if (width == d.vocabulary) {
+      head = &parameter.module;
+    } else if (width >= d.hidden) {
+      head = nullptr;
+    }
   });
-  return width == description.dimensions->vocabulary ? last : nullptr;
+  return head;
 }
 
 bool is_inner_linear_weight(const OwnedParameter& parameter, const ModuleSpec* head) {

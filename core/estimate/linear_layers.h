@@ -3,6 +3,7 @@
 // Which modules are linear layers and which of them is the output head: the ones that quantised
 // loading shrinks, that LoRA adapts and that mixed precision copies.
 
+#include <cstdint>
 #include <functional>
 
 #include "haul/module_sizes.h"
@@ -24,8 +25,11 @@ void for_each_parameter(const ModuleSizes& sizes,
 // has no classes: there every matrix counts whose module is not named like an embedding.
 bool is_linear_weight(const OwnedParameter& parameter);
 
-// The last linear layer, where its output is the vocabulary; null when the model ends without such
-// a head.
+// What a linear layer's matrix gives: Linear holds (out, in), Conv1D (in, out).
+std::int64_t output_width(const OwnedParameter& parameter);
+
+// The linear layer over the vocabulary at the model's end, which only classifiers narrower than
+// the hidden width may follow; null when there is none.
 const ModuleSpec* output_head(const Description& description);
 
 // Linear, and not of the head.

@@ -1,8 +1,9 @@
 #include "haul/module_sizes.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

@@ -30,9 +30,9 @@ double divisor(RowDtype dtype) {
 }
 
 // Bytes of a linear layer's matrix with its scales.
-Count quantised_bytes(const Shape& shape, RowDtype dtype) {
-  const Count count = element_count(shape);
-  if (dtype == RowDtype::kInt8) return count + Count(4) * shape[0];
+Count quantised_bytes(const core::OwnedParameter& weight, RowDtype dtype) {
+  const Count count = element_count(weight.shape);
+  if (dtype == RowDtype::kInt8) return count + Count(4) * core::output_width(weight);
   return (count.value() + 1) / 2 + Count(4) * ((count.value() + 63) / 64);
 }
 
@@ -83,10 +83,9 @@ TrueRow true_row(const Description& description, RowDtype dtype) {
   for (const ModuleSizes::Node& node : sizes.nodes()) {
     if (node.shape == nullptr || node.bits == 0) continue;
     const Count elements = element_count(*node.shape);
-    const ModuleSpec& owner = *sizes[node.parent].module;
-    if (quantised && node.kind == ModuleSizes::Kind::kParameter &&
-        core::is_inner_linear_weight({owner, *node.segment, *node.shape, true}, head)) {
-      total += quantised_bytes(*node.shape, dtype);
+    const core::OwnedParameter owned{*sizes[node.parent].module, *node.segment, *node.shape, true};
+    if (quantised && core::is_inner_linear_weight(owned, head)) {
+      total += quantised_bytes(owned, dtype);
       continue;
     }
     const bool shrinks = is_float(node.dtype) && bits(node.dtype) > run_bits;

@@ -118,9 +118,11 @@ Count attention_bytes(const Dimensions& d, const TrainingRequest& request) {
          Count(4) * d.heads;
 }
 
-// A norm's input and its output, which the next product keeps.
-Count norm_bytes(const Dimensions& d, const TrainingRequest& request) {
-  return (residual_bytes(request) + compute_bytes(request)) * d.hidden;
+// A norm's input, and its output as the next products keep it. Where the output must be cast for
+// them, each keeps a copy of its own.
+Count norm_bytes(const Dimensions& d, const TrainingRequest& request, int products) {
+  const bool cast = residual_bytes(request) != compute_bytes(request);
+  return (residual_bytes(request) + compute_bytes(request) * (cast ? products : 1)) * d.hidden;
 }
 
 Count score_bias_bytes(const Dimensions& d, const TrainingRequest& request) {
@@ -147,7 +149,8 @@ Count activation_bytes(const Description& description, const TrainingRequest& re
   const bool crossed = d.encoder_layers > 0;
   const Count own = training_layer_bytes(d, request, false);
   const Count decoder = training_layer_bytes(d, request, crossed);
-  const Count ends = token_count(request) * norm_bytes(d, request) + score_bias_bytes(d, request);
+  const Count ends =
+      token_count(request) * norm_bytes(d, request, 1) + score_bias_bytes(d, request);
   if (!request.recompute) {
     return ends + own * d.encoder_layers + decoder * d.layers +
            adapter_activations(description, request);
@@ -186,8 +189,10 @@ Bytes training_layer_bytes(const Dimensions& d, const TrainingRequest& request,
                            bool cross_attention) {
   check(request);
   const Count mlp = compute_bytes(request) * (d.gated_mlp ? 4 : 2) * d.intermediate;
-  Count each = Count(2) * norm_bytes(d, request) + attention_bytes(d, request) + mlp;
-  if (cross_attention) each += norm_bytes(d, request) + attention_bytes(d, request);
+  Count each = norm_bytes(d, request, d.fused_qkv ? 1 : 3) + attention_bytes(d, request) +
+               norm_bytes(d, request, d.gated_mlp ? 2 : 1) + mlp;
+  // Queries are of the decoder's tokens, keys and values of the encoder's.
+  if (cross_attention) each += norm_bytes(d, request, 3) + attention_bytes(d, request);
   return (token_count(request) * each).value();
 }
 

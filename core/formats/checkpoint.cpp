@@ -1,10 +1,11 @@
 #include "core/formats/checkpoint.h"
 
 #include <algorithm>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <map>
 #include <unordered_set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/big_json.h"
 #include "core/formats/checkpoint_builder.h"

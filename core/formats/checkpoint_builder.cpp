@@ -1,7 +1,8 @@
 #include "core/formats/checkpoint_builder.h"
 
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/formats/tensor_size.h"
 #include "haul/error.h"

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+
 #include <fmt/format.h>
 
 #include "core/formats/ggml_type.h"

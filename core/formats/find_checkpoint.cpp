@@ -1,9 +1,10 @@
 #include "core/formats/find_checkpoint.h"
 
 #include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <iterator>
 
 #include "haul/error.h"
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fmt/format.h>
 #include <numeric>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "core/base/utf8.h"
 #include "core/formats/ggml_type.h"

@@ -1,4 +1,5 @@
 #include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "core/formats/checkpoint_builder.h"

@@ -1,9 +1,10 @@
 #include "core/formats/offload_folder.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <map>
 #include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/formats/safetensors.h"
 #include "core/formats/tensor_size.h"

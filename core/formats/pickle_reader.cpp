@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <limits>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "core/base/quote.h"
 #include "haul/error.h"

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <limits>
 #include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/big_json.h"
 #include "core/formats/checkpoint_builder.h"

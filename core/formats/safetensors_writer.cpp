@@ -1,7 +1,8 @@
 #include "core/formats/safetensors_writer.h"
 
-#include <fmt/format.h>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "core/formats/tensor_size.h"
 #include "haul/error.h"

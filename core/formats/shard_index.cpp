@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

@@ -1,6 +1,7 @@
 #include "core/formats/sharded_writer.h"
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/base/json.h"

@@ -1,7 +1,8 @@
 #include "core/formats/torch_tensor.h"
 
-#include <fmt/format.h>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "core/base/quote.h"
 #include "core/formats/tensor_size.h"

@@ -1,8 +1,9 @@
 #include "core/formats/torch_zip.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "core/base/quote.h"
 #include "core/formats/pickle.h"

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fmt/format.h>
 #include <numeric>
 #include <optional>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "core/base/quote.h"
 #include "haul/error.h"

@@ -1,8 +1,9 @@
 #include "core/hub/answers.h"
 
 #include <charconv>
-#include <fmt/format.h>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "core/base/big_json.h"
 #include "core/hub/name.h"

@@ -1,13 +1,16 @@
 #include "core/hub/cache.h"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <random>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include <fmt/format.h>
 
 #include "core/base/file.h"
 #include "core/hub/name.h"
@@ -144,9 +147,14 @@ BlobLock::BlobLock(const ModelCache& cache, const std::string& etag) {
     descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
     if (descriptor_ < 0) fail(path, "open", errno);
     int code = 0;
+    int how = LOCK_EX | LOCK_NB;
     do {
-      code = ::flock(descriptor_, LOCK_EX) == 0 ? 0 : errno;
-    } while (code == EINTR);
+      code = ::flock(descriptor_, how) == 0 ? 0 : errno;
+      if (code == EWOULDBLOCK) {
+        fmt::print(stderr, "waiting for another download of the same file\n");
+        how = LOCK_EX;
+      }
+    } while (code == EINTR || code == EWOULDBLOCK);
     if (code != 0) return;
     // Its last holder may have removed the file: then the lock is on nothing that others see.
     struct stat held {};

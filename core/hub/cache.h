@@ -45,8 +45,9 @@ class ModelCache {
   std::filesystem::path locks_;
 };
 
-// Held while one content is fetched: another process, huggingface_hub's too, waits for it. On a
-// file system without locks it holds nothing, and two processes write the same bytes twice.
+// Held while one content is fetched: another process, huggingface_hub's too, waits for it, and so
+// does this one, with a line on stderr. On a file system without locks it holds nothing, and two
+// processes write the same bytes twice.
 class BlobLock {
  public:
   BlobLock(const ModelCache& cache, const std::string& etag);

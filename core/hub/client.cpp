@@ -1,8 +1,9 @@
 #include "core/hub/client.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "core/hub/name.h"
 #include "haul/error.h"

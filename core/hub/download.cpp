@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fmt/format.h>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/base/terminal.h"
 #include "core/hub/name.h"
@@ -31,6 +32,7 @@ class FileDownload {
     if (missing) {
       PartialFile partial(cache_.blob(file_.etag), file_.etag, file_.size);
       shown_ = partial.size();
+      resumed_ = shown_ > 0;
       progress->advance(shown_);
       fetch(&partial, progress, stop);
       verify(&partial, progress, stop);
@@ -47,23 +49,22 @@ class FileDownload {
     int attempt = 1;
     while (!partial->complete()) {
       const Bytes before = partial->size();
+      const Bytes furthest = shown_;
       const HttpAnswer answer = request(partial, progress, stop);
       if (stop) throw Error(ErrorKind::kResource, fmt::format("{}: stopped", subject()));
       const bool good = answer.status == 200 || answer.status == 206;
-      if (good && answer.failure == HttpFailure::kNone) {
-        if (!partial->expected()) partial->expect(partial->size());
-        if (partial->complete()) return;
-      }
+      if (good && partial->complete()) return;
       if (answer.failure == HttpFailure::kNone && answer.status == 416 && before > 0) {
         partial->restart();
         continue;
       }
-      if (partial->size() > before) attempt = 1;
+      if (shown_ > furthest) attempt = 1;
       ++attempt;
       HttpAnswer failed = answer;
       if (good && answer.failure == HttpFailure::kNone) {
         failed.failure = HttpFailure::kBroken;
-        failed.reason = fmt::format("{} bytes of {} came", partial->size(), *partial->expected());
+        failed.reason =
+            fmt::format("{} bytes of {} came", partial->size(), partial->expected().value_or(0));
       }
       if (!client_.wait_for_attempt(attempt, failed)) throw_answer(failed, asked_);
     }
@@ -83,7 +84,7 @@ class FileDownload {
       if (answer.status != 200 && answer.status != 206) return false;
       if (!begun) begin_body(answer, from, partial);
       begun = true;
-      if (partial->expected() && bytes.size() > *partial->expected() - partial->size()) {
+      if (bytes.size() > *partial->expected() - partial->size()) {
         partial->remove();
         throw Error(
             ErrorKind::kCorrupt,
@@ -120,7 +121,13 @@ class FileDownload {
                               *partial->expected(), *total),
                   "the file was not kept; try again");
     }
-    if (total && !partial->expected()) partial->expect(*total);
+    if (partial->expected()) return;
+    // Without an end, a file could fill the disk.
+    if (!total) {
+      throw Error(ErrorKind::kCorrupt,
+                  fmt::format("{}: the hub does not tell its size", subject()));
+    }
+    partial->expect(*total);
   }
 
   void verify(PartialFile* partial, Progress* progress, const std::atomic<bool>& stop) {
@@ -141,7 +148,7 @@ class FileDownload {
   const ModelCache& cache_;
   Asked asked_;
   HubFile file_;
-  Bytes shown_ = 0;  // on the progress bar
+  Bytes shown_ = 0;  // on the progress bar: the furthest that it came
   bool resumed_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
 #include <fmt/format.h>
 
 namespace haul::core {

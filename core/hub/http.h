@@ -51,9 +51,6 @@ using HttpSink = std::function<bool(const HttpAnswer& answer, std::span<const st
 
 HttpAnswer http_send(const HttpRequest& request, const HttpSink& sink);
 
-// Whether this haul can fetch at all.
-bool http_available();
-
 // Adds a line "Name: value" of an answer. A status line begins a new set of headers. Lines that are
 // neither are passed over; false when there are more than an answer may have.
 bool take_header_line(std::string_view line, HttpAnswer* answer);

@@ -1,9 +1,11 @@
-#include <cstdlib>
-#include <curl/curl.h>
 #include <dlfcn.h>
+
+#include <cstdlib>
 #include <exception>
-#include <fmt/format.h>
 #include <memory>
+
+#include <curl/curl.h>
+#include <fmt/format.h>
 
 #include "core/hub/http.h"
 #include "haul/error.h"
@@ -183,10 +185,6 @@ HttpAnswer http_send(const HttpRequest& request, const HttpSink& sink) {
   curl().easy_reset(handle);
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   return std::move(transfer.answer);
-}
-
-bool http_available() {
-  return true;
 }
 
 }  // namespace haul::core

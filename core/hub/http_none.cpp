@@ -8,8 +8,4 @@ HttpAnswer http_send(const HttpRequest&, const HttpSink&) {
               "use a model that is on this machine, or build haul where libcurl's headers are");
 }
 
-bool http_available() {
-  return false;
-}
-
 }  // namespace haul::core

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+
 #include <fmt/format.h>
 
 #include "core/hub/local.h"

@@ -1,6 +1,7 @@
 #include "core/hub/name.h"
 
 #include <algorithm>
+
 #include <fmt/format.h>
 
 #include "haul/error.h"

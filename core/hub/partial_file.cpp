@@ -1,15 +1,17 @@
 #include "core/hub/partial_file.h"
 
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/hub/name.h"
 #include "haul/error.h"
@@ -67,6 +69,7 @@ PartialFile::~PartialFile() {
 
 // git's hash begins with the kind and the size.
 void PartialFile::reopen_hash() {
+  if (is_sha256(etag_)) fast_sha256_ = LibcryptoSha256::begin();
   sha256_ = Sha256();
   sha1_ = Sha1();
   if (is_commit(etag_) && expected_) {
@@ -80,10 +83,24 @@ void PartialFile::reopen_hash() {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail(path_, "read", count < 0 ? errno : EIO);
     const std::span<const std::byte> bytes(buffer.data(), static_cast<std::size_t>(count));
-    if (is_sha256(etag_)) sha256_.update(bytes);
-    if (is_commit(etag_)) sha1_.update(bytes);
+    hash(bytes);
     done += bytes.size();
   }
+}
+
+void PartialFile::hash(std::span<const std::byte> bytes) {
+  if (fast_sha256_) {
+    fast_sha256_->update(bytes);
+  } else if (is_sha256(etag_)) {
+    sha256_.update(bytes);
+  } else if (is_commit(etag_)) {
+    sha1_.update(bytes);
+  }
+}
+
+void PartialFile::expect(Bytes size) {
+  expected_ = size;
+  reopen_hash();
 }
 
 void PartialFile::restart() {
@@ -93,8 +110,7 @@ void PartialFile::restart() {
 }
 
 void PartialFile::append(std::span<const std::byte> bytes) {
-  if (is_sha256(etag_)) sha256_.update(bytes);
-  if (is_commit(etag_)) sha1_.update(bytes);
+  hash(bytes);
   while (!bytes.empty()) {
     // At its own place: should a lock not hold, both writers write the same.
     const ssize_t count =
@@ -114,7 +130,9 @@ void PartialFile::append(std::span<const std::byte> bytes) {
 std::optional<std::string> PartialFile::wrong_hash() {
   if (!is_sha256(etag_) && !is_commit(etag_)) return std::nullopt;
   const bool large = is_sha256(etag_);
-  const std::string found = large ? sha256_.finish() : sha1_.finish();
+  const std::string found = fast_sha256_ ? fast_sha256_->finish()
+                            : large      ? sha256_.finish()
+                                         : sha1_.finish();
   if (found == etag_) return std::nullopt;
   return fmt::format("expected {} {}, found {}", large ? "sha256" : "git sha1", etag_, found);
 }

@@ -5,11 +5,13 @@
 // tells how much is needed and free.
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "core/hub/hash.h"
+#include "core/hub/libcrypto.h"
 #include "haul/bytes.h"
 
 namespace haul::core {
@@ -29,9 +31,10 @@ class PartialFile {
   Bytes size() const { return size_; }
   // The size it must reach, once known.
   std::optional<Bytes> expected() const { return expected_; }
-  void expect(Bytes size) { expected_ = size; }
+  void expect(Bytes size);
   bool complete() const { return expected_ && size_ == *expected_; }
 
+  // Not more than is expected.
   void append(std::span<const std::byte> bytes);
   void restart();
 
@@ -44,6 +47,7 @@ class PartialFile {
 
  private:
   void reopen_hash();
+  void hash(std::span<const std::byte> bytes);
 
   std::filesystem::path blob_;
   std::filesystem::path path_;
@@ -51,6 +55,8 @@ class PartialFile {
   std::optional<Bytes> expected_;
   int descriptor_ = -1;
   Bytes size_ = 0;
+  // One of these computes what the etag tells; the first where libcrypto is there.
+  std::unique_ptr<LibcryptoSha256> fast_sha256_;
   Sha256 sha256_;
   Sha1 sha1_;
 };

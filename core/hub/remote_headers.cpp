@@ -1,10 +1,11 @@
 #include "core/hub/remote_headers.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <span>
 #include <string_view>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "core/base/big_json.h"
 #include "core/base/file.h"

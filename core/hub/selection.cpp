@@ -1,10 +1,12 @@
 #include "core/hub/selection.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
-#include <fnmatch.h>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "haul/error.h"
 

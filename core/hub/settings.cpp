@@ -4,8 +4,9 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "core/base/file.h"
 #include "haul/error.h"

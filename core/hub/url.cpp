@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+
 #include <fmt/format.h>
 
 #include "core/hub/name.h"

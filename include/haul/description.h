@@ -53,6 +53,7 @@ struct Dimensions {
   std::int64_t head_size = 0;        // D
   std::int64_t intermediate = 0;     // width of the MLP
   bool gated_mlp = false;            // gate and up projections instead of one
+  bool fused_qkv = false;            // one projection gives queries, keys and values
   std::int64_t vocabulary = 0;       // V
   std::int64_t max_positions = 0;    // 0: unlimited
   std::int64_t sliding_window = 0;   // tokens kept by windowed layers; 0: all

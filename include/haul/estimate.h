@@ -99,9 +99,11 @@ std::uint64_t lora_parameter_count(const Description& description, std::int64_t 
 Bytes optimizer_bytes(Optimizer optimizer, const Shape& shape);
 
 // What one layer keeps for its backward pass, with fused attention (no T² matrix) and no dropout:
-//   N·(C·(2r + 2s) + s·(2HD + 2KD) + 4H + s·m·I), m = 4 for a gated MLP and 2 else; r is 4 in full
-//   training, whose residual stream is float32, and s with LoRA. A decoder's cross attention adds
-//   N·(C·(r + s) + s·(2HD + 2KD) + 4H).
+//   N·(C·(2r + c·s) + s·(2HD + 2KD) + 4H + s·m·I), m = 4 for a gated MLP and 2 else.
+// r is 4 in full training, whose residual stream is float32, and s with LoRA. Where r and s differ,
+// each product casts the norm's output for itself: c is 3 for queries, keys and values (1 when one
+// projection gives them) and 2 for a gated MLP (1 else); where they do not, c is 2 in all. A
+// decoder's cross attention adds its norm and products: N·(C·(r + c·s) + s·(2HD + 2KD) + 4H).
 Bytes training_layer_bytes(const Dimensions& dimensions, const TrainingRequest& request,
                            bool cross_attention);
 

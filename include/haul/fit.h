@@ -22,8 +22,9 @@ struct Gpu {
 std::span<const Gpu> known_gpus();
 
 // The GPU that a user means: "H200", "rtx-4090", "A100 40GB". Case, spaces, dashes and the size may
-// be left out. Throws Error(kUsage) with the names when none or several match.
-const Gpu& find_gpu(std::string_view text);
+// be left out. Null when there is none of that name; throws Error(kUsage) with the names when there
+// are several.
+const Gpu* find_gpu(std::string_view text);
 
 enum class Fit { kFits, kFitsWithOffload, kDoesNotFit };
 

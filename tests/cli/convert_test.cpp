@@ -1,12 +1,14 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <thread>
-#include <unistd.h>
 
 #include "tests/support/run_process.h"
 #include "tests/support/temporary_folder.h"
@@ -18,7 +20,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr std::uint64_t kData = 256ULL << 20;
+constexpr std::uint64_t kData = 64ULL << 20;
 
 // A safetensors file of two U8 tensors whose bytes are zero but for one in the middle of each;
 // sparse, so it is made at once.

@@ -112,7 +112,7 @@ def environment(hub, home, **more):
     result = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
     result.update(HF_ENDPOINT=f"http://127.0.0.1:{hub.server_port}", HF_HOME=str(home),
                   HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_XET="1",
-                  HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_UPDATE_CHECK="1", **more)
+                  HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_UPDATE_CHECK="1", no_proxy="*", **more)
     return result
 
 

@@ -1,11 +1,12 @@
 #include "tests/support/hub_server.h"
 
 #include <algorithm>
-#include <httplib.h>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
+
+#include <httplib.h>
+#include <nlohmann/json.hpp>
 
 #include "core/hub/hash.h"
 
@@ -193,6 +194,7 @@ struct HubServer::State {
 HubServer::HubServer(const std::string& certificate, const std::string& key)
     : state_(std::make_unique<State>()) {
   state_->owner = this;
+  ::setenv("no_proxy", "*", 1);  // loopback is not behind the machine's proxy
   const auto make = [&]() -> std::unique_ptr<httplib::Server> {
     if (certificate.empty()) return std::make_unique<httplib::Server>();
     return std::make_unique<httplib::SSLServer>(certificate.c_str(), key.c_str());

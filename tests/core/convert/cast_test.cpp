@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <gtest/gtest.h>
 #include <limits>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace haul::core {
 namespace {
@@ -73,6 +74,24 @@ TEST(CastFloats, BrainFloatsAreRoundedToEven) {
   EXPECT_EQ(brain(std::bit_cast<float>(0x3f808001U)), 0x3f81);
   EXPECT_EQ(brain(std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_EQ(brain(std::bit_cast<float>(0x7f800001U)), 0x7fc0);
+}
+
+TEST(CastFloats, DoublesAreRoundedOnce) {
+  const auto cast_double = [](double value, Dtype to) {
+    return cast<std::uint16_t>(Dtype::kF64, std::vector<double>{value}, to)[0];
+  };
+  // Just beside the middle of two values: as a float it would be the middle.
+  EXPECT_EQ(cast_double(1 + 0x1p-11 + 0x1p-40, Dtype::kF16), 0x3c01);
+  EXPECT_EQ(cast_double(1 + 0x3p-11 - 0x1p-40, Dtype::kF16), 0x3c01);
+  EXPECT_EQ(cast_double(-1 - 0x1p-11 - 0x1p-40, Dtype::kF16), 0xbc01);
+  EXPECT_EQ(cast_double(1 + 0x1p-8 + 0x1p-40, Dtype::kBF16), 0x3f81);
+  EXPECT_EQ(cast_double(1 + 0x3p-8 - 0x1p-40, Dtype::kBF16), 0x3f81);
+  EXPECT_EQ(cast_double(0x1p-25 + 0x1p-60, Dtype::kF16), 1);
+  EXPECT_EQ(cast_double(0x1p-25, Dtype::kF16), 0);
+  EXPECT_EQ(cast_double(65520 - 0x1p-30, Dtype::kF16), 0x7bff);
+  EXPECT_EQ(cast_double(1e300, Dtype::kF16), 0x7c00);
+  EXPECT_EQ(cast_double(-1e300, Dtype::kBF16), 0xff80);
+  EXPECT_EQ(cast_double(1e-300, Dtype::kBF16), 0);
 }
 
 TEST(CastFloats, GoesBetweenAllFour) {

@@ -1,14 +1,17 @@
 #include "core/convert/convert.h"
 
-#include <cstring>
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 #include <unistd.h>
+
+#include <cstring>
+
+#include <gtest/gtest.h>
 
 #include "core/convert/tensor_stream.h"
 #include "core/formats/checkpoint_builder.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/gguf_bytes.h"
 #include "tests/support/temporary_folder.h"
 
 namespace haul::core {
@@ -205,6 +208,44 @@ TEST(StreamTensor, CutsLargeViewsIntoPieces) {
                 static_cast<float>(r * kColumns + c));
     }
   }
+}
+
+TEST(Convert, WritesAGgufModelAsTransformersHasIt) {
+  const test::TemporaryFolder folder;
+  test::GgufBytes file;
+  file.text("general.architecture", "gpt2").u32("gpt2.block_count", 1);
+  file.u32("gpt2.context_length", 16).u32("gpt2.embedding_length", 2);
+  file.u32("gpt2.feed_forward_length", 8).u32("gpt2.attention.head_count", 1);
+  file.f32("gpt2.attention.layer_norm_epsilon", 1);
+  file.floats("token_embd.weight", {2, 1}, {1, 2});
+  file.floats("blk.0.attn_qkv.weight", {2, 3}, {0, 1, 2, 3, 4, 5});
+  folder.write("in/m.gguf", file.bytes());
+  folder.write("in/config.json", R"({"model_type":"of another file"})");
+  ConvertOptions options;
+  options.dtype = Dtype::kF64;
+  const auto result = convert(folder.path() / "in", folder.path() / "out", options);
+  EXPECT_THAT(result.files, ElementsAre("config.json", "model.safetensors"));
+  EXPECT_TRUE(result.notes.empty());
+  const Checkpoint out = Checkpoint::open(folder.path() / "out");
+  ASSERT_NE(out.find("transformer.h.0.attn.c_attn.weight"), nullptr);
+  EXPECT_EQ(out.find("transformer.h.0.attn.c_attn.weight")->shape, (Shape{2, 3}));
+  EXPECT_THAT(values<double>(out, "transformer.h.0.attn.c_attn.weight"),
+              ElementsAre(0, 2, 4, 1, 3, 5));
+  EXPECT_THAT(values<double>(out, "transformer.wte.weight"), ElementsAre(1, 2));
+  const Json config = read_json(folder.path() / "out" / "config.json");
+  EXPECT_EQ(config.at("model_type"), "gpt2");
+  EXPECT_EQ(config.at("dtype"), "float64");
+}
+
+TEST(Convert, KeepsTheNamesOfAGgufModelThatItDoesNotKnowAndSaysSo) {
+  const test::TemporaryFolder folder;
+  test::GgufBytes file;
+  file.text("general.architecture", "unheard").floats("blk.0.x", {2}, {1, 2});
+  folder.write("in/m.gguf", file.bytes());
+  const auto result = convert(folder.path() / "in", folder.path() / "out", {});
+  EXPECT_THAT(result.files, ElementsAre("model.safetensors"));
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("names and layout stay")));
+  EXPECT_NE(Checkpoint::open(folder.path() / "out").find("blk.0.x"), nullptr);
 }
 
 }  // namespace

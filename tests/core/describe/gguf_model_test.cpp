@@ -1,9 +1,10 @@
 #include "core/describe/gguf_model.h"
 
 #include <cmath>
-#include <gtest/gtest.h>
 #include <numbers>
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 #include "core/describe/describe.h"
 #include "tests/support/expect_error.h"

@@ -1,6 +1,7 @@
 #include "haul/module_sizes.h"
 
-#include <chrono>
+#include <ctime>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -167,9 +168,9 @@ TEST(MaximumSizes, AHundredThousandModulesTakeLinearTime) {
     d.root.children.push_back({name, "Block", {}, {}, {linear("a", 4, 4)}});
     if (i > 0) d.tied.push_back({name + ".a.weight", "0.a.bias" + name});
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process alone, however busy the machine
   EXPECT_EQ(exact_bytes(calculate_maximum_sizes(d).total), 4'000'000);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);
 }
 
 TEST(CountedBits, KnowsTorchsNamesAndAcceleratesOwn) {

@@ -105,6 +105,22 @@ TEST(Checkpoint, ListsSeveralIndexes) {
       [&] { Checkpoint::open(folder.path()); });
 }
 
+TEST(Checkpoint, AFolderMayMeanItsOneGgufFileOrTheFirstOfItsParts) {
+  const test::TemporaryFolder folder;
+  folder.write("a.gguf", "broken");
+  test::expect_error(ErrorKind::kCorrupt, HasSubstr("a.gguf"),
+                     [&] { Checkpoint::open(folder.path()); });
+  folder.write("b.gguf", "broken");
+  test::expect_error(ErrorKind::kUsage, HasSubstr("several GGUF files: a.gguf, b.gguf"),
+                     [&] { Checkpoint::open(folder.path()); });
+
+  const test::TemporaryFolder parts;
+  parts.write("x-00001-of-00002.gguf", "broken");
+  parts.write("x-00002-of-00002.gguf", "broken");
+  test::expect_error(ErrorKind::kCorrupt, HasSubstr("x-00001-of-00002.gguf"),
+                     [&] { Checkpoint::open(parts.path()); });
+}
+
 TEST(ShardedCheckpoint, ReadsAWeightMapAndAFlatIndex) {
   const test::TemporaryFolder folder;
   folder.write("sub/2.safetensors", one_tensor("b", '2'));

@@ -3,9 +3,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <random>
+
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
-#include <random>
 
 #include "core/formats/ggml_type.h"
 #include "tests/support/expect_error.h"

@@ -1,7 +1,8 @@
 #include "core/formats/pickle.h"
 
-#include <gtest/gtest.h>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/pickle_builder.h"

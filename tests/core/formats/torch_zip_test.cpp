@@ -1,8 +1,9 @@
 #include "core/formats/torch_zip.h"
 
-#include <gtest/gtest.h>
 #include <span>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "core/formats/checkpoint.h"
 #include "tests/support/expect_error.h"

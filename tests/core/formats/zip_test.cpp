@@ -1,8 +1,9 @@
 #include "core/formats/zip.h"
 
-#include <gtest/gtest.h>
 #include <span>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/zip_builder.h"

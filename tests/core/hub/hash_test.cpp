@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 
+#include "core/hub/libcrypto.h"
+
 namespace haul::core {
 namespace {
 
@@ -34,6 +36,15 @@ TEST(Hash, GivesThePublishedValues) {
   EXPECT_EQ(hash_of<Sha1>("abc", 3), "a9993e364706816aba3e25717850c26c9cd0d89d");
   EXPECT_EQ(hash_of<Sha1>(std::string("blob 0\0", 7), 7),
             "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");  // git's empty file
+}
+
+TEST(Hash, LibcryptoIsFoundWhereItIsAndGivesTheSame) {
+  const std::string text(1000, 'x');
+  const auto fast = LibcryptoSha256::begin();
+  ASSERT_NE(fast, nullptr);  // the tests link it
+  fast->update(std::as_bytes(std::span(text)).first(77));
+  fast->update(std::as_bytes(std::span(text)).subspan(77));
+  EXPECT_EQ(fast->finish(), hash_of<Sha256>(text, 100));
 }
 
 TEST(Hash, AgreesWithOpensslAtEveryLengthAndInAnyPieces) {

@@ -1,7 +1,8 @@
 #include <atomic>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <fstream>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/base/file.h"

@@ -2,8 +2,9 @@
 
 // A hub with one small model and an empty cache, for tests.
 
-#include <gtest/gtest.h>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "core/hub/hub_model.h"
 #include "tests/support/expect_error.h"

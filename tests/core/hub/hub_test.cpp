@@ -1,4 +1,5 @@
 #include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "core/base/file.h"
@@ -161,6 +162,24 @@ TEST_F(HubTest, AListingWithoutHashesIsCompletedByHead) {
   EXPECT_TRUE(fs::exists(cache("blobs/" + test::sha256_of(weights()))));
 }
 
+TEST_F(HubTest, AFileWhoseSizeOnlyTheAnswerTellsIsChecked) {
+  const std::string content = model().files["config.json"].content;
+  const std::string listing =
+      R"({"sha": ")" + model().commit + R"(", "siblings": [{"rfilename": "config.json"}]})";
+  server_.alter = [&](const test::ServerRequest& request, test::ServerAnswer& answer) {
+    if (request.path.starts_with("/api/")) answer.body = listing;
+    if (request.method == "HEAD") {
+      answer.headers = {{"X-Linked-Etag", '"' + test::git_sha1_of(content) + '"'}};
+    }
+  };
+  EXPECT_EQ(read_file(download().folder / "config.json", 1000), content);
+}
+
+TEST_F(HubTest, AnEmptyFileIsAFile) {
+  model().files["empty.txt"] = {"", false};
+  EXPECT_TRUE(fs::is_empty(download().folder / "empty.txt"));
+}
+
 TEST_F(HubTest, AnInterruptedFileGoesOnWhereItStopped) {
   fs::create_directories(cache("blobs"));
   const std::string sha = test::sha256_of(weights());
@@ -176,7 +195,8 @@ TEST_F(HubTest, AnInterruptedFileGoesOnWhereItStopped) {
 TEST_F(HubTest, ADamagedRestIsFetchedAnew) {
   fs::create_directories(cache("blobs"));
   const std::string sha = test::sha256_of(weights());
-  for (const std::string& rest : {std::string(70'000, 'x'), weights() + "more"}) {
+  for (const std::string& rest :
+       {std::string(70'000, 'x'), std::string(weights().size(), 'x'), weights() + "more"}) {
     fs::remove_all(cache("snapshots"));
     fs::remove(cache("blobs/" + sha));
     std::ofstream(cache("blobs/" + sha + ".incomplete")) << rest;

@@ -1,8 +1,9 @@
 #include "core/hub/settings.h"
 
 #include <cstdlib>
-#include <gtest/gtest.h>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

@@ -1,0 +1,147 @@
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "haul/error.h"
+#include "haul/estimate.h"
+#include "tests/core/estimate/tiny_model.h"
+#include "tests/support/expect_error.h"
+
+namespace haul {
+namespace {
+
+using test::kTinyBuffer;
+using test::kTinyParameters;
+using test::tiny_decoder;
+using testing::HasSubstr;
+
+std::map<Tag, Bytes> by_tag(const std::vector<TableEntry>& table) {
+  std::map<Tag, Bytes> result;
+  for (const TableEntry& entry : table) result[entry.tag] += entry.bytes;
+  return result;
+}
+
+InferenceRequest request(std::int64_t context, std::int64_t batch) {
+  InferenceRequest result;
+  result.context = context;
+  result.batch = batch;
+  return result;
+}
+
+TEST(InferenceTable, ListsEveryReason) {
+  const auto table = by_tag(inference_table(tiny_decoder(), request(10, 3)));
+  EXPECT_EQ(table.at(Tag::kWeights), kTinyParameters * 2 + kTinyBuffer);
+  EXPECT_EQ(table.at(Tag::kKv), 2u * 2 * 2 * 2 * 10 * 3 * 2);  // 2·L·K·D·T·B·s
+  EXPECT_EQ(table.at(Tag::kActivations), 30u * 2 * (2 * 8 + 3 * 16));
+  EXPECT_EQ(table.at(Tag::kLogits), 3u * 100 * (2 + 4));
+  EXPECT_EQ(table.at(Tag::kWorkspace), 32 * kMiB);
+}
+
+TEST(InferenceTable, SumsToItsTotal) {
+  const auto table = inference_table(tiny_decoder(), request(10, 3));
+  Bytes sum = 0;
+  for (const TableEntry& entry : table) sum += entry.bytes;
+  EXPECT_EQ(total_bytes(table), sum);
+}
+
+TEST(InferenceTable, AModelWithoutDimensionsHasNoActivations) {
+  Description d = tiny_decoder();
+  d.dimensions.reset();
+  const auto table = by_tag(inference_table(d, request(10, 1)));
+  EXPECT_EQ(table.size(), 2u);
+  EXPECT_TRUE(table.contains(Tag::kWeights));
+  EXPECT_TRUE(table.contains(Tag::kWorkspace));
+}
+
+TEST(InferenceTable, AnEncoderHasNoKvCacheAndLogitsOfAllTokens) {
+  Description d = tiny_decoder();
+  d.dimensions->causal = false;
+  const auto table = by_tag(inference_table(d, request(5000, 2)));
+  EXPECT_FALSE(table.contains(Tag::kKv));
+  EXPECT_EQ(table.at(Tag::kLogits), 2u * 5000 * 100 * 6);
+  // All tokens pass at once, however long the sequence.
+  EXPECT_EQ(table.at(Tag::kActivations), 2u * 5000 * 2 * (2 * 8 + 3 * 16));
+}
+
+TEST(InferenceTable, WithoutAHeadThereAreNoLogits) {
+  Description d = tiny_decoder();
+  d.root.children.pop_back();
+  d.tied.clear();
+  EXPECT_FALSE(by_tag(inference_table(d, request(10, 1))).contains(Tag::kLogits));
+}
+
+TEST(InferenceTable, AClassifierMayFollowTheHeadButAnInnerLayerIsNone) {
+  Description d = tiny_decoder();
+  d.root.children.push_back(test::linear("score", 8, 2));
+  EXPECT_TRUE(by_tag(inference_table(d, request(10, 1))).contains(Tag::kLogits));
+  d.root.children.push_back(test::linear("down", 8, 8));
+  EXPECT_FALSE(by_tag(inference_table(d, request(10, 1))).contains(Tag::kLogits));
+}
+
+TEST(Activations, OfADecoderDoNotGrowBeyondTheChunk) {
+  const Dimensions d = *tiny_decoder().dimensions;
+  EXPECT_EQ(inference_activation_bytes(d, request(2048, 1)),
+            inference_activation_bytes(d, request(100'000, 1)));
+  EXPECT_LT(inference_activation_bytes(d, request(1024, 1)),
+            inference_activation_bytes(d, request(2048, 1)));
+}
+
+TEST(Activations, CountTheBiasOfTheScores) {
+  Dimensions d = *tiny_decoder().dimensions;
+  const Bytes without = inference_activation_bytes(d, request(10, 1));
+  d.score_bias = true;
+  EXPECT_EQ(inference_activation_bytes(d, request(10, 1)), without + 2 * 4 * 10 * 10);
+}
+
+TEST(KvCache, AWindowedLayerKeepsItsWindow) {
+  Dimensions d = *tiny_decoder().dimensions;
+  d.sliding_window = 16;
+  d.windowed_layers = 1;
+  const InferenceRequest r = request(100, 1);
+  EXPECT_EQ(kv_layer_bytes(d, r, true), 2u * 2 * 2 * 16 * 2);
+  EXPECT_EQ(kv_layer_bytes(d, r, false), 2u * 2 * 2 * 100 * 2);
+  EXPECT_EQ(kv_bytes(d, r), kv_layer_bytes(d, r, true) + kv_layer_bytes(d, r, false));
+  EXPECT_EQ(kv_layer_bytes(d, request(10, 1), true), kv_layer_bytes(d, request(10, 1), false));
+}
+
+TEST(KvCache, ADecoderBesideAnEncoderKeepsItsInputToo) {
+  Dimensions d = *tiny_decoder().dimensions;
+  const Bytes alone = kv_bytes(d, request(10, 1));
+  d.encoder_layers = 2;
+  EXPECT_EQ(kv_bytes(d, request(10, 1)), 2 * alone);
+}
+
+TEST(KvCache, OfAKnownModelIsWhatPeopleCount) {
+  Dimensions d;  // Llama 3.1 8B
+  d.layers = 32;
+  d.kv_heads = 8;
+  d.head_size = 128;
+  d.causal = true;
+  EXPECT_EQ(kv_bytes(d, request(8192, 1)), 1 * kGiB);
+}
+
+TEST(WeightBytes, ConvertFloatsAndLeaveSmallTypesAndIntegers) {
+  Description d;
+  d.root = {"",
+            "M",
+            {{"a", Dtype::kF32, {10}},
+             {"b", Dtype::kF16, {10}},
+             {"c", Dtype::kF8E4M3, {10}},
+             {"d", Dtype::kU8, {10}}},
+            {{"mask", Dtype::kBool, {10}, true}},
+            {}};
+  EXPECT_EQ(weight_bytes(d, Dtype::kBF16), 20u + 20 + 10 + 10 + 10);
+  EXPECT_EQ(weight_bytes(d, Dtype::kF32), 40u + 40 + 10 + 10 + 10);
+}
+
+TEST(InferenceTable, RefusesNumbersBelowOneAndBeyondMeasure) {
+  test::expect_error(ErrorKind::kUsage, HasSubstr("at least 1"),
+                     [] { inference_table(tiny_decoder(), request(0, 1)); });
+  test::expect_error(ErrorKind::kUnsupported, HasSubstr("64 bits"), [] {
+    inference_table(tiny_decoder(), request(std::int64_t{1} << 62, std::int64_t{1} << 62));
+  });
+}
+
+}  // namespace
+}  // namespace haul
