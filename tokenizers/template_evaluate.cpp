@@ -6,6 +6,16 @@
 #include "tokenizers/template_tests.h"
 
 namespace haul::tokenizers::jinja {
+namespace {
+
+// A new sequence takes its room out of the budget.
+Value paid(Value value, Budget& budget) {
+  const bool sequence = value.is_sequence() || value.is(Kind::kView) || value.is(Kind::kIterator);
+  if (sequence) budget.allocate(value.items().size() * sizeof(Value));
+  return value;
+}
+
+}  // namespace
 
 Value Renderer::evaluate(const Expression& node, const ScopePtr& scope) {
   const Budget::Level level(budget_);
@@ -97,7 +107,7 @@ Value Renderer::call(const Expression& node, const ScopePtr& scope, const Value*
   if (!callee.is(Kind::kObject)) {
     fail(fmt::format("'{}' object is not callable", type_name(callee)));
   }
-  return callee.as_object().call(budget_, given);
+  return paid(callee.as_object().call(budget_, given), budget_);
 }
 
 Value Renderer::filtered(const Expression& node, const ScopePtr& scope) {
@@ -106,7 +116,7 @@ Value Renderer::filtered(const Expression& node, const ScopePtr& scope) {
   const Value on = node.operands[0] ? evaluate(*node.operands[0], scope) : *piped_;
   const Arguments given = arguments(node, scope);
   line_ = node.line;
-  return filter(budget_, on, given);
+  return paid(filter(budget_, on, given), budget_);
 }
 
 bool Renderer::tested(const Expression& node, const ScopePtr& scope) {

@@ -485,7 +485,6 @@ List elements(const Value& value, Budget& budget) {
     case Kind::kTuple:
     case Kind::kView:
     case Kind::kRange:
-      budget.allocate(value.items().size() * sizeof(Value));
       budget.step(value.items().size() / 16);
       return value.items();
     default:

@@ -157,7 +157,8 @@ const Value* find(const Pairs& entries, std::string_view key, Budget& budget);
 void put(Pairs& entries, Value key, Value value, Budget& budget);
 std::size_t length(const Value& value);
 bool iterable(const Value& value);
-// All elements; an iterator is empty afterwards.
+// All elements, at the price of their walk alone: who keeps them pays for the memory. An iterator
+// is empty afterwards.
 List elements(const Value& value, Budget& budget);
 std::string escape_html(std::string_view text);
 
