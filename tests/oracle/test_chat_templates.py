@@ -10,6 +10,10 @@ import subprocess
 import sys
 
 import pytest
+import tokenizers
+import tokenizers.models
+import tokenizers.pre_tokenizers
+import transformers
 from transformers.utils import chat_template_utils
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -272,6 +276,34 @@ def test_the_language_gives_the_same_text():
             found.append(f"{source}: haul {ours}, jinja {expected!r}")
     assert len(sources) > 300
     assert not found, f"{len(found)} of {len(sources)}:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_verb_gives_the_same_text_and_ids(tmp_path, named):
+    words = {w: i for i, w in enumerate(["<unk>", "<s>", "</s>", "<|user|>", "Hi", "you", "there"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["<s>", "</s>", "<|user|>"])
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    plain = ("{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}"
+             "{% endfor %}{% if add_generation_prompt %}<|user|>{% endif %}{{ mood }}")
+    fast.chat_template = {"default": plain, "tool_use": "{{ tools | tojson }}"} if named else plain
+    fast.save_pretrained(tmp_path / "model")
+    messages = [user("Hi there"), user("you")]
+    for chat in (messages, {"messages": messages, "mood": "Hi"},
+                 {"messages": messages, "tools": TOOLS}):
+        (tmp_path / "chat.json").write_text(json.dumps(chat))
+        more = {k: v for k, v in chat.items() if k != "messages"} if chat is not messages else {}
+        for prompt in (False, True):
+            flag = ["--add-generation-prompt"] if prompt else []
+            run = subprocess.run([HAUL, "tokenize", tmp_path / "model", "--json", "--chat",
+                                  tmp_path / "chat.json", *flag], capture_output=True, check=True)
+            ours = json.loads(run.stdout)
+            assert ours["text"] == fast.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=prompt, **more)
+            assert ours["ids"] == fast.apply_chat_template(
+                messages, add_generation_prompt=prompt, **more)["input_ids"]
 
 
 if __name__ == "__main__":
