@@ -4,8 +4,8 @@
   benchmarks/tokenizers.py [MEGABYTES]
 
 Prints a table: megabytes a second on one thread and on all, and how many times the peer's that is;
-also the time to load, and whether a megabyte of one letter stays linear. Needs build/bench_tokenizers
-and the peers of scripts/oracles.txt; both sides run in this process's machine, one after the other.
+also the time to load, and whether a megabyte of one letter stays linear. Builds its own program first
+and needs the peers of scripts/oracles.txt; both sides run on this machine, one after the other.
 """
 import json
 import os
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # This file bears the peer's name: its own folder must not be searched.
 sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != ROOT / "benchmarks"]
 sys.path.insert(0, str(ROOT / "tests" / "oracle"))
-BENCH = os.environ.get("HAUL_BENCH_TOKENIZERS", str(ROOT / "build" / "bench_tokenizers"))
+BENCH = os.environ.get("HAUL_BENCH_TOKENIZERS", str(ROOT / "build" / "benchmarks" / "bench_tokenizers"))
 
 import tokenizer_texts as texts  # noqa: E402
 import tokenizer_zoo as zoo  # noqa: E402
@@ -106,6 +106,9 @@ def measure(name, tokenizer, kind, megabytes, folder):
 
 
 def main():
+    if "HAUL_BENCH_TOKENIZERS" not in os.environ:
+        subprocess.run(["cmake", "--build", ROOT / "build", "--target", "bench_tokenizers"], check=True,
+                       stdout=subprocess.DEVNULL)
     megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 8
     print(f"{'tokenizer':<14} {'text':<8} {'peer':>7} {'haul':>8} {'ratio':>8} {'peer all':>8} {'haul all':>8}"
           f" {'ratio':>8} {'load':>8} {'haul':>8} {'ratio':>8}   (MB/s, ms)")

@@ -9,7 +9,7 @@
 #include "cli/verb.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
-#include "core/hub/resolve.h"
+#include "core/hub/hub_model.h"
 #include "haul/bytes.h"
 #include "haul/error.h"
 #include "haul/tokenizer.h"
@@ -32,9 +32,25 @@ struct Flags {
   bool json = false;
 };
 
+// What a tokenizer is made of; config.json is what the cache knows a model by.
+const std::vector<std::string> kTokenizerFiles = {"config.json",
+                                                  "tokenizer*",
+                                                  "*.model",
+                                                  "*.spm",
+                                                  "vocab*",
+                                                  "merges.txt",
+                                                  "special_tokens_map.json",
+                                                  "chat_template*"};
+
 Tokenizer load(const std::string& model) {
   if (std::filesystem::exists(model)) return Tokenizer::load(model);
-  return Tokenizer::load(core::resolve_model(model, {core::Need::kAll, ""}).folder);
+  const core::ModelFiles files = core::resolve_model(model, {core::Need::kConfigOnly, ""});
+  try {
+    return Tokenizer::load(files.folder);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+  }
+  return Tokenizer::load(core::download_snapshot(model, {"", kTokenizerFiles, {}}).folder);
 }
 
 std::vector<TokenId> parse_ids(const std::string& text) {

@@ -36,9 +36,7 @@ class AddedTokens {
   void add(const std::vector<AddedToken>& tokens, const Vocabulary& vocabulary,
            const Normalizer* normalizer);
 
-  bool empty() const { return by_id_.empty(); }
-  bool has_raw() const { return !raw_.empty(); }
-  bool has_normalized() const { return !normalized_.empty(); }
+  bool has_normalized() const { return normalized_.any; }
 
   // Splits text into added tokens and the parts between them, in order; none is empty.
   void find_raw(std::string_view text, std::vector<Piece>& pieces) const;
@@ -61,7 +59,6 @@ class AddedTokens {
     ByteTrie trie;
     std::array<bool, 256> starts{};
     bool any = false;
-    bool empty() const { return !any; }
   };
 
   void build(Finder& finder, bool normalized);

@@ -102,6 +102,8 @@ class Bpe final : public Model {
     }
   }
 
+  bool keeps_spaces() const override { return true; }
+
   bool splits_before(std::string_view mark) const override {
     if (!plain_ || options_.ignore_merges) return false;
     // A mark of its own ends an unknown part.

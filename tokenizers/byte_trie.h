@@ -29,7 +29,6 @@ class ByteTrie {
   }
   // The number of the key that ends here, or kNone.
   std::uint32_t value(std::uint32_t node) const { return nodes_[node].value; }
-  bool empty() const { return nodes_.size() <= 2; }
 
  private:
   // Nodes in breadth-first order: the children of a node are edges first … next node's first, and

@@ -17,8 +17,6 @@ class Charsmap {
   // The bytes as they stand in a model file. Throws Error(kCorrupt).
   explicit Charsmap(std::string_view bytes);
 
-  bool empty() const { return units_.empty(); }
-
   struct Found {
     std::size_t size = 0;          // bytes of the key
     std::string_view replacement;  // lives as long as the map

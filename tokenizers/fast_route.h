@@ -41,8 +41,6 @@ class FastRoute {
   // REQUIRES: well-formed text, shorter than 4 GiB. Appends.
   void encode(std::string_view text, FastScratch& scratch, std::vector<TokenId>& ids) const;
 
-  Cut cut() const { return cut_; }
-
  private:
   explicit FastRoute(const Pipeline& pipeline) : pipeline_(&pipeline) {}
 

@@ -56,6 +56,9 @@ class Model {
   // Whether tokens(a + b) is tokens(a) + tokens(b) wherever `mark` begins b and does not end a.
   virtual bool splits_before(std::string_view mark) const = 0;
 
+  // Whether spaces of the text are part of tokens, as with BPE.
+  virtual bool keeps_spaces() const { return false; }
+
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  private:

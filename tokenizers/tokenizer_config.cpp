@@ -120,7 +120,9 @@ void apply_tokenizer_config(const fs::path& folder, bool has_tokenizer_json, Pip
   if (const auto config = read_document(folder / "tokenizer_config.json")) {
     const JsonValue root = config->root();
     read_special(root, pipeline.special);
-    pipeline.clean_up_spaces = root.boolean_or("clean_up_tokenization_spaces", false);
+    // Transformers passes over the clean-up where it would take spaces of the text itself.
+    pipeline.clean_up_spaces =
+        root.boolean_or("clean_up_tokenization_spaces", false) && !pipeline.model->keeps_spaces();
     if (const auto value = root.find("chat_template")) {
       pipeline.chat_template = read_template(*value);
       pipeline.named_templates = read_named_templates(*value);

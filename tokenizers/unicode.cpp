@@ -89,8 +89,6 @@ void PointTable<T>::set(char32_t first, char32_t last, T bits) {
 
 Unicode::Unicode() {
   for_each_class(kCategories, [&](char32_t first, char32_t end, std::uint8_t kind) {
-    if (kind == 0) return;
-    categories.set(first, end, kind);
     const std::uint8_t bits = scan_bits(static_cast<Category>(kind));
     if (bits != 0) scan.set(first, end, bits);
   });

@@ -20,7 +20,6 @@ class PointTable {
   void set(char32_t first, char32_t last, T bits);
 
  private:
-  friend struct Unicode;
   std::vector<std::uint32_t> blocks_ = std::vector<std::uint32_t>(0x1100, 0);
   std::vector<T> values_ = std::vector<T>(256, T{});
 };
@@ -105,14 +104,12 @@ inline constexpr int kConsonant = 3;
 inline constexpr int kJoiner = 4;
 
 struct Unicode {
-  PointTable<std::uint8_t> categories;
   PointTable<std::uint16_t> flags;
   PointTable<std::uint8_t> scan;
   PointTable<std::uint8_t> combining;  // 0: a starter; otherwise in the classes' order
   PointTable<std::uint8_t> scripts;    // of the UnicodeScripts pre-tokenizer; 0: any
   PointTable<std::uint8_t> breaks;
 
-  Category category(char32_t point) const { return static_cast<Category>(categories[point]); }
   bool is(char32_t point, std::uint16_t flag) const { return (flags[point] & flag) != 0; }
 
   Unicode();

@@ -43,7 +43,7 @@ def byte_level(size, split=None, normalizer=None, add_prefix_space=False, digits
     return tokenizer
 
 
-def clip(folder=None, vocabulary=None):
+def clip(vocabulary=None):
     """CLIP's stages around a small model, or around the real vocabulary."""
     suffix = "</w>"
     if vocabulary:
