@@ -23,6 +23,8 @@ struct Flags {
   std::string file;
   std::string pair;
   std::string ids;
+  std::string chat;
+  bool add_generation_prompt = false;
   bool lines = false;
   bool no_special_tokens = false;
   bool offsets = false;
@@ -103,6 +105,41 @@ void print(const Encoding& encoding, const Flags& flags) {
   }
 }
 
+// A file with messages, or with an object of them and of tools, documents and variables.
+std::string chat_text(const Tokenizer& tokenizer, const Flags& flags) {
+  const core::Json file = core::read_json(flags.chat);
+  ChatOptions options;
+  options.add_generation_prompt = flags.add_generation_prompt;
+  if (!file.is_object()) return tokenizer.apply_chat(file.dump(), options);
+  core::Json variables = core::Json::object();
+  for (const auto& [key, value] : file.items()) {
+    if (key == "tools") {
+      options.tools = value.dump();
+    } else if (key == "documents") {
+      options.documents = value.dump();
+    } else if (key != "messages") {
+      variables[key] = value;
+    }
+  }
+  options.variables = variables.dump();
+  return tokenizer.apply_chat(file.value("messages", core::Json()).dump(), options);
+}
+
+void print_chat(const Tokenizer& tokenizer, const Flags& flags) {
+  const std::string text = chat_text(tokenizer, flags);
+  EncodeOptions options;
+  options.add_special_tokens = false;
+  options.truncate_and_pad = false;
+  const Encoding encoding = tokenizer.encode(text, options);
+  if (!flags.json) {
+    print(encoding, flags);
+    return;
+  }
+  core::Json json = {{"text", text}};
+  json.update(to_json(encoding));
+  fmt::print("{}\n", json.dump());
+}
+
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -144,13 +181,18 @@ void tokenize(const CLI::App& verb, const Flags& flags) {
   const bool decodes = verb.count("--decode") > 0;
   const bool has_text = verb.count("--text") > 0;
   const bool has_file = verb.count("--file") > 0;
-  if (decodes + has_text + has_file != 1) {
-    throw Error(ErrorKind::kUsage, "tokenize: give one of --text, --file and --decode");
+  const bool chats = verb.count("--chat") > 0;
+  if (decodes + has_text + has_file + chats != 1) {
+    throw Error(ErrorKind::kUsage, "tokenize: give one of --text, --file, --chat and --decode");
   }
   const Tokenizer tokenizer = load(flags.model);
   if (decodes) {
     const std::string text = tokenizer.decode(parse_ids(flags.ids), flags.skip_special_tokens);
     fmt::print("{}\n", flags.json ? core::Json({{"text", text}}).dump() : text);
+    return;
+  }
+  if (chats) {
+    print_chat(tokenizer, flags);
     return;
   }
   EncodeOptions options;
@@ -181,6 +223,10 @@ void add_tokenize(CLI::App& app) {
   verb->add_flag("--no-special-tokens", flags->no_special_tokens,
                  "without the tokens that mark a sequence's ends");
   verb->add_flag("--offsets", flags->offsets, "where each token lies, in characters");
+  verb->add_option("--chat", flags->chat,
+                   "a JSON file with messages, through the model's chat template");
+  verb->add_flag("--add-generation-prompt", flags->add_generation_prompt,
+                 "end the chat where the assistant begins to speak");
   verb->add_option("--decode", flags->ids, "ids to turn into text: 1,2,3");
   verb->add_flag("--skip-special-tokens", flags->skip_special_tokens,
                  "leave special tokens out of decoded text");

@@ -3,6 +3,7 @@
 // All stages of one tokenizer, and the plain route through them. The fast route (fast_route.h)
 // must give the same ids.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ struct Pipeline {
   bool clean_up_spaces = false;  // after decoding
   SpecialTokens special;
   std::optional<std::string> chat_template;
+  // Where there are several: by name, the default among them.
+  std::map<std::string, std::string> named_templates;
 };
 
 // What one caller works with.

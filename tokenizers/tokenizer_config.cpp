@@ -58,6 +58,32 @@ std::optional<std::string> read_template(const JsonValue& value) {
   return found;
 }
 
+std::map<std::string, std::string> read_named_templates(const JsonValue& value) {
+  std::map<std::string, std::string> named;
+  if (value.is_string()) return named;
+  for (const JsonValue& item : value.items()) {
+    named[std::string(item.at("name").string())] = item.at("template").string();
+  }
+  return named;
+}
+
+// chat_template.jinja, and the templates for other purposes beside it.
+void read_template_files(const fs::path& folder, Pipeline& pipeline) {
+  const fs::path jinja = folder / "chat_template.jinja";
+  if (!fs::is_regular_file(jinja)) return;
+  pipeline.chat_template = to_utf8(core::read_file(jinja, kLargestConfig));
+  pipeline.named_templates.clear();
+  const fs::path others = folder / "additional_chat_templates";
+  if (!fs::is_directory(others)) return;
+  for (const auto& entry : fs::directory_iterator(others)) {
+    if (entry.path().extension() != ".jinja") continue;
+    pipeline.named_templates[entry.path().stem().string()] =
+        to_utf8(core::read_file(entry.path(), kLargestConfig));
+  }
+  if (!pipeline.named_templates.empty())
+    pipeline.named_templates["default"] = *pipeline.chat_template;
+}
+
 // The tokens of "added_tokens_decoder", in order of their ids.
 std::vector<AddedToken> read_added(const JsonValue& value) {
   std::vector<std::pair<std::uint64_t, AddedToken>> tokens;
@@ -99,6 +125,7 @@ void apply_tokenizer_config(const fs::path& folder, bool has_tokenizer_json, Pip
         root.boolean_or("clean_up_tokenization_spaces", false) && !pipeline.model->keeps_spaces();
     if (const auto value = root.find("chat_template")) {
       pipeline.chat_template = read_template(*value);
+      pipeline.named_templates = read_named_templates(*value);
     }
     if (const auto value = root.find("added_tokens_decoder")) {
       pipeline.added.add(read_added(*value), pipeline.model->vocabulary(),
@@ -111,10 +138,7 @@ void apply_tokenizer_config(const fs::path& folder, bool has_tokenizer_json, Pip
                adds_eos ? pipeline.special.eos : std::nullopt);
     }
   }
-  const fs::path jinja = folder / "chat_template.jinja";
-  if (fs::is_regular_file(jinja)) {
-    pipeline.chat_template = to_utf8(core::read_file(jinja, kLargestConfig));
-  }
+  read_template_files(folder, pipeline);
 }
 
 }  // namespace haul::tokenizers

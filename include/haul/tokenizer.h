@@ -50,6 +50,14 @@ struct SpecialTokens {
   std::optional<std::string> bos, eos, unk, sep, pad, cls, mask;
 };
 
+// What a chat has besides its messages. The texts are JSON, empty where there is nothing.
+struct ChatOptions {
+  bool add_generation_prompt = false;  // end where the assistant begins to speak
+  std::string tools;                   // an array of functions' JSON schemas
+  std::string documents;               // an array of objects
+  std::string variables;               // an object: what else the template may look at
+};
+
 class StreamDecoder;
 
 class Tokenizer {
@@ -85,6 +93,11 @@ class Tokenizer {
   const SpecialTokens& special_tokens() const;
   // The Jinja source of the chat template, from whichever file has one.
   const std::optional<std::string>& chat_template() const;
+  // The text of a chat by the model's template, to be encoded without special tokens. `messages`
+  // is a JSON array of objects with a role and a content. Throws Error: kNotFound without a
+  // template, kUsage for messages that the template refuses, kCorrupt for a broken template,
+  // kResource for one that takes too much.
+  std::string apply_chat(std::string_view messages, const ChatOptions& options = {}) const;
 
   struct State;
   explicit Tokenizer(std::shared_ptr<const State> state) : state_(std::move(state)) {}
