@@ -1,7 +1,10 @@
 #include "tokenizers/template_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "tokenizers/unicode.h"
 #include "tokenizers/utf8.h"
@@ -22,6 +25,40 @@ struct CaseExpansion {
 };
 
 #include "tokenizers/upper_data.inc"
+
+struct CategoryRange {
+  char32_t first, end;
+  Category category;
+};
+
+std::vector<CategoryRange> category_ranges() {
+  static constexpr std::pair<const char*, Category> kNames[] = {
+      {"Lu", Category::kLu}, {"Ll", Category::kLl}, {"Lt", Category::kLt}, {"Lm", Category::kLm},
+      {"Lo", Category::kLo}, {"Mn", Category::kMn}, {"Mc", Category::kMc}, {"Me", Category::kMe},
+      {"Nd", Category::kNd}, {"Nl", Category::kNl}, {"No", Category::kNo}, {"P", Category::kPo},
+      {"S", Category::kSo},  {"Zs", Category::kZs}, {"Zl", Category::kZl}, {"Zp", Category::kZp},
+      {"Cc", Category::kCc}, {"Cf", Category::kCf}, {"Co", Category::kCo}};
+  std::vector<CategoryRange> ranges;
+  for (const auto& [name, category] : kNames) {
+    const std::vector<std::uint32_t> found = pattern_ranges(name);
+    for (std::size_t i = 0; i + 1 < found.size(); i += 2) {
+      ranges.push_back({found[i], found[i + 1], category});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const CategoryRange& a, const CategoryRange& b) { return a.first < b.first; });
+  return ranges;
+}
+
+// All kinds of punctuation are kPo here, all kinds of symbols kSo.
+Category category_of(char32_t point) {
+  static const std::vector<CategoryRange> ranges = category_ranges();
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), point,
+                       [](char32_t p, const CategoryRange& range) { return p < range.first; });
+  if (after == ranges.begin() || point >= std::prev(after)->end) return Category::kCn;
+  return std::prev(after)->category;
+}
 
 void append_case(std::string& out, char32_t point, std::span<const CaseRange> ranges,
                  std::span<const CaseExpansion> expansions) {
@@ -57,7 +94,7 @@ void append_lower(std::string& out, char32_t point) {
 }
 
 bool is_cased(char32_t point) {
-  const Category category = unicode().category(point);
+  const Category category = category_of(point);
   return category == Category::kLu || category == Category::kLl || category == Category::kLt;
 }
 
@@ -67,9 +104,9 @@ constexpr char32_t kFinalSigma = 0x3C2;
 // A sigma that ends a word has a form of its own.
 bool ends_word(std::string_view text, std::size_t at) {
   const auto ignorable = [](char32_t point) {
-    const Category category = unicode().category(point);
+    const Category category = category_of(point);
     return category == Category::kMn || category == Category::kMe || category == Category::kCf ||
-           category == Category::kLm || category == Category::kSk || point == '\'' ||
+           category == Category::kLm || point == '^' || point == '`' || point == '\'' ||
            point == '.' || point == ':' || point == 0xB7 || point == 0x2019;
   };
   const char* before = text.data() + at;
@@ -100,22 +137,22 @@ bool only(std::string_view text, bool (*wanted)(char32_t), Test unwanted) {
 }
 
 bool is_lower_point(char32_t point) {
-  return unicode().category(point) == Category::kLl || point == 0xAA || point == 0xBA;
+  return category_of(point) == Category::kLl || point == 0xAA || point == 0xBA;
 }
 
 bool is_upper_point(char32_t point) {
-  return unicode().category(point) == Category::kLu;
+  return category_of(point) == Category::kLu;
 }
 
 bool is_title_point(char32_t point) {
-  return unicode().category(point) == Category::kLt;
+  return category_of(point) == Category::kLt;
 }
 
 }  // namespace
 
 bool is_printable(char32_t point) {
   if (point < 0x7F) return point >= 0x20;
-  switch (unicode().category(point)) {
+  switch (category_of(point)) {
     case Category::kCc:
     case Category::kCf:
     case Category::kCs:
@@ -338,17 +375,17 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
 }
 
 bool is_alpha(char32_t point) {
-  const Category category = unicode().category(point);
+  const Category category = category_of(point);
   return category >= Category::kLu && category <= Category::kLo;
 }
 
 bool is_digit(char32_t point) {
-  return unicode().category(point) == Category::kNd || point == 0xB2 || point == 0xB3 ||
-         point == 0xB9 || (point >= 0x2070 && point <= 0x2089 && point != 0x2071);
+  return category_of(point) == Category::kNd || point == 0xB2 || point == 0xB3 || point == 0xB9 ||
+         (point >= 0x2070 && point <= 0x2089 && point != 0x2071);
 }
 
 bool is_numeric(char32_t point) {
-  const Category category = unicode().category(point);
+  const Category category = category_of(point);
   return category == Category::kNd || category == Category::kNl || category == Category::kNo;
 }
 

@@ -47,28 +47,9 @@ struct TextCell : Cell {
   bool safe = false;  // marked by |safe: text added to it is escaped
 };
 
-struct ListCell : Cell {
-  List items;
-  std::string type;      // of a view or a range, as Python prints it
-  std::size_t next = 0;  // of an iterator
-};
-
-struct DictCell : Cell {
-  Pairs entries;
-};
-
-struct Arguments {
-  List positional;
-  std::vector<std::pair<std::string, Value>> named;
-};
-
-struct Object : Cell {
-  virtual std::string type() const = 0;
-  // Whether the object has the attribute, and its value.
-  virtual bool attribute(const std::string& name, Value& value);
-  virtual bool callable() const { return false; }
-  virtual Value call(Budget& budget, const Arguments& arguments);
-};
+struct ListCell;
+struct DictCell;
+struct Object;
 
 class Value {
  public:
@@ -108,11 +89,11 @@ class Value {
   }
   const std::string& text() const { return cell<TextCell>().text; }
   bool safe() const { return cell<TextCell>().safe; }
-  const List& items() const { return cell<ListCell>().items; }
-  const std::string& type() const { return cell<ListCell>().type; }
-  ListCell& walk() const { return cell<ListCell>(); }
-  const Pairs& entries() const { return cell<DictCell>().entries; }
-  Object& as_object() const { return cell<Object>(); }
+  const List& items() const;
+  const std::string& type() const;
+  ListCell& walk() const;
+  const Pairs& entries() const;
+  Object& as_object() const;
   const std::shared_ptr<Cell>& shared() const { return cell_; }
   // Why it is undefined.
   std::string reason() const;
@@ -134,6 +115,45 @@ class Value {
   };
   std::shared_ptr<Cell> cell_;
 };
+
+struct ListCell : Cell {
+  List items;
+  std::string type;      // of a view or a range, as Python prints it
+  std::size_t next = 0;  // of an iterator
+};
+
+struct DictCell : Cell {
+  Pairs entries;
+};
+
+struct Arguments {
+  List positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+struct Object : Cell {
+  virtual std::string type() const = 0;
+  // Whether the object has the attribute, and its value.
+  virtual bool attribute(const std::string& name, Value& value);
+  virtual bool callable() const { return false; }
+  virtual Value call(Budget& budget, const Arguments& arguments);
+};
+
+inline const List& Value::items() const {
+  return cell<ListCell>().items;
+}
+inline const std::string& Value::type() const {
+  return cell<ListCell>().type;
+}
+inline ListCell& Value::walk() const {
+  return cell<ListCell>();
+}
+inline const Pairs& Value::entries() const {
+  return cell<DictCell>().entries;
+}
+inline Object& Value::as_object() const {
+  return cell<Object>();
+}
 
 // Throws Error(kCorrupt): what Python would raise.
 [[noreturn]] void fail(const std::string& message);

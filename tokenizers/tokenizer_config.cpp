@@ -22,9 +22,33 @@ struct Document {
   JsonValue root() const { return JsonValue(json.root(), source); }
 };
 
+// The text with an exponent after integers that no 64 bits hold: a model without a limit says so by
+// a model_max_length of 10^30.
+std::string with_large_integers_as_reals(std::string_view text) {
+  constexpr std::size_t kSafeDigits = 18;
+  std::string out;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    out += text[i];
+    if (quoted && text[i] == '\\' && i + 1 < text.size()) {
+      out += text[++i];
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && text[i] >= '0' && text[i] <= '9') {
+      const std::size_t end = std::min(text.find_first_not_of("0123456789", i), text.size());
+      out += text.substr(i + 1, end - i - 1);
+      const bool whole = end == text.size() || std::string_view(".eE").find(text[end]) == text.npos;
+      const bool begins = i == 0 || std::string_view(".eE+").find(text[i - 1]) == text.npos;
+      if (whole && begins && end - i > kSafeDigits) out += "e0";
+      i = end - 1;
+    }
+  }
+  return out;
+}
+
 std::optional<Document> read_document(const fs::path& path) {
   if (!fs::is_regular_file(path)) return std::nullopt;
-  const std::string text = core::read_file(path, kLargestConfig);
+  const std::string text = with_large_integers_as_reals(core::read_file(path, kLargestConfig));
   return Document{path.string(), core::BigJson(text, path.string())};
 }
 

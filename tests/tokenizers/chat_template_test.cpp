@@ -110,6 +110,14 @@ TEST_F(ChatOfAModel, UsesItsTemplateAndItsSpecialTokens) {
   EXPECT_EQ(load().apply_chat(kHi, options), "<s><user>Hi<assistant>");
 }
 
+TEST_F(ChatOfAModel, LoadsWithALengthThatNo64BitsHold) {
+  write("tokenizer_config.json",
+        R"({"a": "\\\"12345678901234567890", "model_max_length": 1000000000000000019884624838656,
+            "x": -0.12345678901234567890, "bos_token": "<s>"})");
+  write("chat_template.jinja", "{{ bos_token }}");
+  EXPECT_EQ(load().apply_chat(kHi), "<s>");
+}
+
 TEST_F(ChatOfAModel, UsesTheTemplateForToolsWhenThereAreTools) {
   write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "plain"},
                                      {"name": "tool_use", "template": "{{ tools | length }}"}]})");
