@@ -179,7 +179,8 @@ void add_offload_folder(CheckpointBuilder& builder, const fs::path& index_path, 
   References references(builder, folder);
   for (OffloadEntry& entry : entries) {
     if (entry.safetensors_file.empty()) {
-      add_dat(builder, folder / (entry.name + std::string(kSuffix)), std::move(entry));
+      const fs::path file = folder / (entry.name + std::string(kSuffix));
+      add_dat(builder, file, std::move(entry));
     } else {
       references.add(entry);
     }

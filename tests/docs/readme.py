@@ -1,0 +1,23 @@
+#!/usr/bin/env python3
+"""readme.py ROOT HAUL: runs every `$ haul …` of the README's console blocks and compares what it
+prints with what stands below it."""
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+root, haul = pathlib.Path(sys.argv[1]), sys.argv[2]
+blocks = re.findall(r"```console\n\$ haul (.*?)\n(.*?)```", (root / "README.md").read_text(), re.S)
+if not blocks:
+    sys.exit("the README shows no command")
+failed = 0
+for command, shown in blocks:
+    run = subprocess.run([haul, *shlex.split(command)], cwd=root, capture_output=True, text=True)
+    tidy = lambda text: [line.rstrip() for line in text.strip("\n").split("\n")]
+    same = run.returncode == 0 and tidy(run.stdout) == tidy(shown)
+    print(f"haul {command}: {'as shown' if same else 'differs'}")
+    if not same:
+        print(run.stdout, run.stderr)
+    failed += not same
+sys.exit(failed)
