@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tokenizers/scanners.h"
 #include "tokenizers/unicode.h"
 #include "tokenizers/utf8.h"
 
