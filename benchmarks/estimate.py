@@ -1,9 +1,8 @@
 """`haul estimate` on a local config, from start to exit, beside a fresh process of the peer.
 
 The peer does what `accelerate estimate-memory` does, but for the request to the hub: it reads the
-config, builds the model empty, and sizes it. Answer: the same total on both sides and, by the best
-run of each, which other work on the machine disturbs least, a ratio of at least 200, and for haul
-under 20 ms and 20 MB.
+config, builds the model empty, and sizes it. Answer: the same total on both sides and, by the
+median run of each, a ratio of at least 200, and for haul under 20 ms and 20 MB.
 """
 
 import json
@@ -81,13 +80,13 @@ def main():
                 json.dump(config, file)
             ours = [HAUL, "estimate", folder, "--base-model", "--json"]
             run(ours)  # from the page cache, as the peer's second and third run
-            seconds, usual, memory, out = measure(ours, HAUL_RUNS)
-            peer_seconds, peer_usual, peer_memory, peer_out = measure(
+            best, seconds, memory, out = measure(ours, HAUL_RUNS)
+            peer_best, peer_seconds, peer_memory, peer_out = measure(
                 [sys.executable, "-c", PEER, folder], PEER_RUNS)
         total = json.loads(out)["rows"][0]["total"]
         ratio = peer_seconds / seconds
-        print(f"{name:<18}{seconds * 1e3:9.2f}{usual * 1e3:8.2f}{memory / 1e6:6.1f}"
-              f"{peer_seconds * 1e3:10.0f}{peer_usual * 1e3:8.0f}{peer_memory / 1e6:6.0f}"
+        print(f"{name:<18}{best * 1e3:9.2f}{seconds * 1e3:8.2f}{memory / 1e6:6.1f}"
+              f"{peer_best * 1e3:10.0f}{peer_seconds * 1e3:8.0f}{peer_memory / 1e6:6.0f}"
               f"{ratio:8.0f}")
         good = (total == int(peer_out) and ratio >= LEAST_RATIO and seconds < LIMIT_SECONDS
                 and memory < LIMIT_BYTES)
