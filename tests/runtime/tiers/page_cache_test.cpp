@@ -1,0 +1,78 @@
+#include "runtime/tiers/page_cache.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/read_target.h"
+#include "tests/support/temporary_folder.h"
+
+namespace haul::runtime {
+namespace {
+
+constexpr Bytes kSize = 4 * kMiB;
+
+class PageCacheTest : public testing::TestWithParam<PageCacheProbe::Way> {
+ protected:
+  PageCacheTest() {
+    file_ = ::open(folder_.write("f", test::random_bytes(kSize)).c_str(), O_RDONLY);
+    ::fsync(file_);
+  }
+  ~PageCacheTest() override { ::close(file_); }
+
+  void drop(Bytes begin, Bytes end) const {
+    ::posix_fadvise(file_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                    POSIX_FADV_DONTNEED);
+  }
+  void warm() const {
+    std::vector<char> bytes(kSize);
+    ASSERT_EQ(::pread(file_, bytes.data(), kSize, 0), static_cast<ssize_t>(kSize));
+  }
+
+  test::TemporaryFolder folder_;
+  int file_ = -1;
+};
+
+TEST_P(PageCacheTest, TellsAFileThatIsThereFromOneThatIsNot) {
+  warm();
+  EXPECT_TRUE(PageCacheProbe(GetParam()).holds(file_, 0, kSize));
+  EXPECT_TRUE(PageCacheProbe(GetParam()).holds(file_, kMiB + 17, 2 * kMiB - 5));
+  drop(0, kSize);
+  EXPECT_FALSE(PageCacheProbe(GetParam()).holds(file_, 0, kSize));
+}
+
+TEST_P(PageCacheTest, AsksAgainAfterMisses) {
+  drop(0, kSize);
+  PageCacheProbe probe(GetParam());
+  EXPECT_FALSE(probe.holds(file_, 0, kSize));
+  warm();
+  bool found = false;
+  for (int i = 0; i < 100 && !found; ++i) found = probe.holds(file_, 0, kSize);
+  EXPECT_TRUE(found);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, PageCacheTest,
+                         testing::Values(PageCacheProbe::Way::kAsk, PageCacheProbe::Way::kSample));
+
+TEST(PageCacheProbe, SeesAHoleInTheMiddle) {
+  const test::TemporaryFolder folder;
+  const int file = ::open(folder.write("f", test::random_bytes(kSize)).c_str(), O_RDONLY);
+  ::fsync(file);
+  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  ::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
+  std::vector<char> bytes(kMiB);
+  for (const off_t begin : {off_t{0}, static_cast<off_t>(3 * kMiB)}) {
+    ASSERT_EQ(::pread(file, bytes.data(), kMiB, begin), static_cast<ssize_t>(kMiB));
+  }
+  PageCacheProbe probe;
+  EXPECT_FALSE(probe.holds(file, 0, kSize));
+  EXPECT_TRUE(probe.holds(file, 0, kMiB));
+  EXPECT_TRUE(probe.holds(file, 3 * kMiB, kSize));
+  ::close(file);
+}
+
+}  // namespace
+}  // namespace haul::runtime
