@@ -4,9 +4,9 @@
 
 #include "core/base/file.h"
 #include "core/base/terminal.h"
-#include "core/convert/cast.h"
+#include "core/formats/cast.h"
 #include "core/convert/output_folder.h"
-#include "core/convert/output_tensors.h"
+#include "core/describe/transformers_tensors.h"
 #include "core/convert/side_files.h"
 #include "core/formats/sharded_writer.h"
 #include "haul/error.h"
@@ -50,7 +50,7 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
                 "choose F16, BF16, F32 or F64");
   }
   const Checkpoint checkpoint = Checkpoint::open(input);
-  const OutputTensors out(checkpoint, options.dtype);
+  const TransformersTensors out(checkpoint, options.dtype);
   const std::vector<HeaderTensor>& tensors = out.headers();
   const ShardPlan plan = plan_shards(tensors, options.max_shard_size);
 

@@ -14,6 +14,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include "runtime/dispatch/tensor_values.h"
+
 // How it works: a dispatch key that nothing else uses is switched on for the thread, and every op
 // passes through on_op below. It sends factories to the meta device and keeps a list of what was
 // called. At the end of the scope the calls that lead to a buffer, and no others, are made again
@@ -22,43 +24,13 @@
 namespace haul {
 namespace {
 
+using runtime::for_each_tensor;
+using runtime::with_tensors;
+
 constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 bool is_meta(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_meta();
-}
-
-// Calls `visit` on every tensor of a value: itself, or the members of a list of tensors.
-template <typename Visit>
-void for_each_tensor(const c10::IValue& value, Visit visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      if (tensor) visit(*tensor);
-    }
-  }
-}
-
-// The same value with every tensor replaced.
-template <typename Replace>
-c10::IValue with_tensors(const c10::IValue& value, Replace replace) {
-  if (value.isTensor()) return replace(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(replace(tensor));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      list.push_back(tensor ? std::optional(replace(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
-  return value;
 }
 
 void call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

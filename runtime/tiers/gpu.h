@@ -1,8 +1,10 @@
 #pragma once
 
-// The GPUs that this process may use. In a build without the CUDA part, and on a machine without a
-// GPU, there are none. May be called from any thread.
+// The GPUs that this process may use, their memory, and copies to them. In a build without the CUDA
+// part, and on a machine without a GPU, there are none, and what needs one throws
+// Error(kUnsupported). May be called from any thread.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,5 +23,53 @@ struct Gpu {
 bool built_for_gpus();
 
 std::vector<Gpu> gpus();
+
+// All throw Error(kResource) with the driver's reason.
+void* allocate_on_gpu(int index, Bytes size);
+void free_on_gpu(int index, void* memory) noexcept;
+// Makes host memory fit for copies that run by themselves. Touches all of it.
+void pin(void* memory, Bytes size);
+void unpin(void* memory) noexcept;
+
+// A point in a GPU's work. Copies of it are the same point.
+class GpuPoint {
+ public:
+  GpuPoint() = default;  // long past
+  struct Event;
+  explicit GpuPoint(std::shared_ptr<Event> event) : event_(std::move(event)) {}
+  const std::shared_ptr<Event>& event() const { return event_; }
+
+ private:
+  std::shared_ptr<Event> event_;
+};
+
+// What the caller's current stream on this GPU has been given so far.
+GpuPoint point_of_current_stream(int index);
+// Work given to the caller's current stream from now on comes after the point.
+void current_stream_waits(int index, const GpuPoint& point);
+bool is_past(const GpuPoint& point);
+// Blocks the caller.
+void wait_for(const GpuPoint& point);
+
+// A stream of copies beside the computation. Its functions may be called by several threads.
+class CopyStream {
+ public:
+  explicit CopyStream(int index);
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+  ~CopyStream();
+
+  void wait(const GpuPoint& point);
+  // Between pinned memory and the GPU, either way.
+  void copy(void* to, const void* from, Bytes size);
+  GpuPoint point();
+  // Runs a function on one of the driver's threads when the copies so far have ended. It must not
+  // call into the GPU.
+  void then(void (*function)(void*), void* context);
+
+ private:
+  int index_;
+  void* stream_ = nullptr;
+};
 
 }  // namespace haul::runtime

@@ -1,3 +1,10 @@
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <thread>
+
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -7,9 +14,53 @@
 namespace haul::runtime {
 namespace {
 
-void check(cudaError_t code, int index) {
+void check(cudaError_t code, const std::string& what) {
   if (code == cudaSuccess) return;
-  throw Error(ErrorKind::kResource, fmt::format("GPU {}: {}", index, cudaGetErrorString(code)));
+  cudaGetLastError();  // not the next caller's
+  throw Error(ErrorKind::kResource, fmt::format("{}: {}", what, cudaGetErrorString(code)));
+}
+
+std::string gpu_name(int index) {
+  return fmt::format("GPU {}", index);
+}
+
+// Fresh pages are the slow part of pinning: all cores touch them first.
+void touch(std::byte* memory, Bytes size) {
+  const Bytes threads = std::max(1U, std::thread::hardware_concurrency());
+  const Bytes share = (size / threads / 4096 + 1) * 4096;
+  std::vector<std::jthread> workers;
+  for (Bytes begin = 0; begin < size; begin += share) {
+    workers.emplace_back([=] {
+      madvise(memory + begin, std::min(share, size - begin), MADV_POPULATE_WRITE);
+    });
+  }
+}
+
+}  // namespace
+
+struct GpuPoint::Event {
+  explicit Event(int gpu) : index(gpu) {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), gpu_name(gpu));
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { cudaEventDestroy(event); }
+
+  int index;
+  cudaEvent_t event = nullptr;
+};
+
+namespace {
+
+GpuPoint record(int index, cudaStream_t stream) {
+  auto event = std::make_shared<GpuPoint::Event>(index);
+  check(cudaEventRecord(event->event, stream), gpu_name(index));
+  return GpuPoint(std::move(event));
+}
+
+cudaStream_t current_stream(int index) {
+  return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
 }
 
 }  // namespace
@@ -22,20 +73,89 @@ std::vector<Gpu> gpus() {
   int count = 0;
   // A machine without a GPU or driver answers with an error: it has none.
   if (cudaGetDeviceCount(&count) != cudaSuccess) return {};
-  int before = 0;
-  check(cudaGetDevice(&before), 0);
   std::vector<Gpu> result;
   for (int i = 0; i < count; ++i) {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(i));
     cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, i), i);
-    check(cudaSetDevice(i), i);
+    check(cudaGetDeviceProperties(&properties, i), gpu_name(i));
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), i);
+    check(cudaMemGetInfo(&free, &total), gpu_name(i));
     result.push_back({i, properties.name, total, free});
   }
-  check(cudaSetDevice(before), before);
   return result;
+}
+
+void* allocate_on_gpu(int index, Bytes size) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, size), fmt::format("GPU {}: {}", index, format_bytes(size)));
+  return memory;
+}
+
+void free_on_gpu(int index, void* memory) noexcept {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  cudaFree(memory);
+}
+
+void pin(void* memory, Bytes size) {
+  touch(static_cast<std::byte*>(memory), size);
+  check(cudaHostRegister(memory, size, cudaHostRegisterPortable),
+        fmt::format("pinning {} of RAM", format_bytes(size)));
+}
+
+void unpin(void* memory) noexcept {
+  cudaHostUnregister(memory);
+}
+
+GpuPoint point_of_current_stream(int index) {
+  return record(index, current_stream(index));
+}
+
+void current_stream_waits(int index, const GpuPoint& point) {
+  if (!point.event()) return;
+  check(cudaStreamWaitEvent(current_stream(index), point.event()->event), gpu_name(index));
+}
+
+bool is_past(const GpuPoint& point) {
+  return !point.event() || cudaEventQuery(point.event()->event) == cudaSuccess;
+}
+
+void wait_for(const GpuPoint& point) {
+  if (!point.event()) return;
+  check(cudaEventSynchronize(point.event()->event), gpu_name(point.event()->index));
+}
+
+CopyStream::CopyStream(int index) : index_(index) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), gpu_name(index));
+  stream_ = stream;
+}
+
+CopyStream::~CopyStream() {
+  auto* const stream = static_cast<cudaStream_t>(stream_);
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+}
+
+void CopyStream::wait(const GpuPoint& point) {
+  if (!point.event()) return;
+  check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream_), point.event()->event),
+        gpu_name(index_));
+}
+
+void CopyStream::copy(void* to, const void* from, Bytes size) {
+  check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, static_cast<cudaStream_t>(stream_)),
+        fmt::format("GPU {}: copying {}", index_, format_bytes(size)));
+}
+
+GpuPoint CopyStream::point() {
+  return record(index_, static_cast<cudaStream_t>(stream_));
+}
+
+void CopyStream::then(void (*function)(void*), void* context) {
+  check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream_), function, context), gpu_name(index_));
 }
 
 }  // namespace haul::runtime

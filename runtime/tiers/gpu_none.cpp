@@ -1,6 +1,17 @@
+#include "haul/error.h"
 #include "runtime/tiers/gpu.h"
 
 namespace haul::runtime {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Error(ErrorKind::kUnsupported, "this build of haul has no GPU part",
+              "build it where the CUDA toolkit and a torch with its CUDA libraries are");
+}
+
+}  // namespace
+
+struct GpuPoint::Event {};
 
 bool built_for_gpus() {
   return false;
@@ -9,5 +20,36 @@ bool built_for_gpus() {
 std::vector<Gpu> gpus() {
   return {};
 }
+
+void* allocate_on_gpu(int, Bytes) {
+  refuse();
+}
+void free_on_gpu(int, void*) noexcept {}
+void pin(void*, Bytes) {
+  refuse();
+}
+void unpin(void*) noexcept {}
+
+GpuPoint point_of_current_stream(int) {
+  refuse();
+}
+void current_stream_waits(int, const GpuPoint&) {
+  refuse();
+}
+bool is_past(const GpuPoint&) {
+  return true;
+}
+void wait_for(const GpuPoint&) {}
+
+CopyStream::CopyStream(int index) : index_(index) {
+  refuse();
+}
+CopyStream::~CopyStream() = default;
+void CopyStream::wait(const GpuPoint&) {}
+void CopyStream::copy(void*, const void*, Bytes) {}
+GpuPoint CopyStream::point() {
+  return {};
+}
+void CopyStream::then(void (*)(void*), void*) {}
 
 }  // namespace haul::runtime

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/convert/tensor_stream.h"
+#include "core/formats/tensor_stream.h"
 #include "core/formats/checkpoint_builder.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/gguf_bytes.h"

@@ -1,4 +1,4 @@
-#include "core/convert/cast.h"
+#include "core/formats/cast.h"
 
 #include <bit>
 #include <cmath>

@@ -1,7 +1,7 @@
 #pragma once
 
-// The tensors that a conversion writes: those of the checkpoint and, where it is a GGUF file of a
-// family that haul maps, under the names and in the layout that Transformers has for them.
+// The tensors of a checkpoint and, where it is a GGUF file of a family that haul maps, under the
+// names and in the layout that Transformers has for them.
 
 #include <cstddef>
 #include <functional>
@@ -18,16 +18,20 @@
 
 namespace haul::core {
 
-class OutputTensors {
+class TransformersTensors {
  public:
   // Castable tensors become `dtype`, where there is one. The checkpoint must outlive this.
-  OutputTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype);
+  TransformersTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype);
 
   const std::vector<HeaderTensor>& headers() const { return headers_; }
   // The config that a GGUF file's metadata makes; nothing for other formats.
   const std::optional<Json>& config() const { return config_; }
   // A remark for the user; empty when there is none.
   const std::string& note() const { return note_; }
+
+  // Where the bytes of a tensor lie in a file just as stream() would give them: in the checkpoint's
+  // dtype, contiguous, not coded. Nothing where they have to be made.
+  const StoredTensor* as_it_lies(std::size_t index) const;
 
   // Calls `sink` with one piece after another of a tensor. Takes a few MB, or the size of the
   // tensor where its layout changes.

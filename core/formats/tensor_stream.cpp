@@ -1,10 +1,10 @@
-#include "core/convert/tensor_stream.h"
+#include "core/formats/tensor_stream.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "core/convert/cast.h"
+#include "core/formats/cast.h"
 #include "core/formats/dequantise.h"
 #include "core/formats/ggml_type.h"
 

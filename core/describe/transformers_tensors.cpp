@@ -1,14 +1,14 @@
-#include "core/convert/output_tensors.h"
+#include "core/describe/transformers_tensors.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/convert/cast.h"
-#include "core/convert/tensor_stream.h"
+#include "core/formats/cast.h"
+#include "core/formats/tensor_stream.h"
 
 namespace haul::core {
 
-OutputTensors::OutputTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype)
+TransformersTensors::TransformersTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype)
     : checkpoint_(&checkpoint) {
   std::optional<GgufModel> model;
   if (checkpoint.format() == CheckpointFormat::kGguf) {
@@ -32,14 +32,22 @@ OutputTensors::OutputTensors(const Checkpoint& checkpoint, std::optional<Dtype> 
   }
 }
 
-void OutputTensors::add(const StoredTensor& stored, GgufPlace place, std::optional<Dtype> dtype) {
+void TransformersTensors::add(const StoredTensor& stored, GgufPlace place, std::optional<Dtype> dtype) {
   const bool cast = dtype && is_castable(stored.dtype);
   headers_.push_back({place.name, cast ? *dtype : stored.dtype, place.shape});
   stored_.push_back(&stored);
   places_.push_back(std::move(place));
 }
 
-void OutputTensors::stream(std::size_t index,
+const StoredTensor* TransformersTensors::as_it_lies(std::size_t index) const {
+  const StoredTensor& stored = *stored_[index];
+  const bool plain = stored.coding == Coding::kPlain && stored.strides.empty() &&
+                     places_[index].layout == GgufLayout::kSame &&
+                     stored.dtype == headers_[index].dtype;
+  return plain ? &stored : nullptr;
+}
+
+void TransformersTensors::stream(std::size_t index,
                            const std::function<void(std::span<const std::byte>)>& sink) const {
   const StoredTensor& stored = *stored_[index];
   const GgufPlace& place = places_[index];

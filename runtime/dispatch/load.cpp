@@ -1,0 +1,220 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/describe/transformers_tensors.h"
+#include "core/formats/cast.h"
+#include "core/formats/checkpoint.h"
+#include "haul/error.h"
+#include "haul/torch/dispatch.h"
+#include "runtime/dispatch/build.h"
+#include "runtime/dispatch/interception.h"
+#include "runtime/dispatch/model_tensors.h"
+#include "runtime/dispatch/placement.h"
+
+namespace haul {
+namespace runtime {
+namespace {
+
+// What of a checkpoint goes into which tensor of a model.
+class Match {
+ public:
+  Match(const ModelTensors& model, const core::TransformersTensors& stored) {
+    std::unordered_map<std::string, std::size_t> names;
+    for (std::size_t i = 0; i < stored.headers().size(); ++i) names[stored.headers()[i].name] = i;
+    std::unordered_map<const void*, std::size_t> shared;  // by tensor object: what fills it
+    for (const ModelTensor& item : model.all) {
+      const auto found = names.find(item.name);
+      if (found == names.end()) continue;
+      shared.try_emplace(item.tensor.unsafeGetTensorImpl(), found->second);
+      const core::HeaderTensor& header = stored.headers()[found->second];
+      if (header.shape != item.tensor.sizes().vec()) {
+        misshapen.push_back(fmt::format("'{}': [{}] in the model, [{}] in the checkpoint",
+                                        item.name, fmt::join(item.tensor.sizes(), ", "),
+                                        fmt::join(header.shape, ", ")));
+      }
+      names.erase(found);
+    }
+    for (const ModelTensor& item : model.all) {
+      const auto found = shared.find(item.tensor.unsafeGetTensorImpl());
+      source.push_back(found == shared.end() ? kNone : found->second);
+      if (found != shared.end()) continue;
+      report.missing.push_back(item.name);
+      if (item.tensor.is_meta()) report.uninitialised.push_back(item.name);
+    }
+    for (const core::HeaderTensor& header : stored.headers()) {
+      if (names.contains(header.name)) report.unexpected.push_back(header.name);
+    }
+  }
+
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> source;  // of each tensor of the model: the header's number, or kNone
+  std::vector<std::string> misshapen;
+  LoadReport report;
+};
+
+std::string listed(const std::vector<std::string>& names) {
+  return fmt::format("{}: {}", names.size(), fmt::join(names, ", "));
+}
+
+void check(const Match& match, const std::string& checkpoint, const LoadOptions& options) {
+  const auto fail = [&](const std::string& what, const std::string& hint) {
+    throw Error(ErrorKind::kCorrupt, fmt::format("{}: {}", checkpoint, what), hint);
+  };
+  if (!match.misshapen.empty()) {
+    fail(fmt::format("shapes differ, {}", listed(match.misshapen)), "");
+  }
+  if (options.strict && !match.report.unexpected.empty()) {
+    fail(fmt::format("names that the model does not have, {}", listed(match.report.unexpected)),
+         "leave out strict to load the rest");
+  }
+  if (options.strict && !match.report.missing.empty()) {
+    fail(fmt::format("names that the checkpoint does not have, {}", listed(match.report.missing)),
+         "leave out strict to load the rest");
+  }
+  if (!options.allow_missing && !match.report.uninitialised.empty()) {
+    fail(fmt::format("weights that would stay without a value, {}",
+                     listed(match.report.uninitialised)),
+         "set allow_missing to give them values yourself before the model runs");
+  }
+}
+
+void say(const LoadOptions& options, const std::string& line) {
+  if (options.log) {
+    options.log(line);
+  } else {
+    std::fprintf(stderr, "haul: %s\n", line.c_str());
+  }
+}
+
+bool stays_wide(const std::string& name, const LoadOptions& options) {
+  return std::any_of(options.keep_in_fp32_modules.begin(), options.keep_in_fp32_modules.end(),
+                     [&](const std::string& part) { return name.find(part) != std::string::npos; });
+}
+
+// The dtype that each tensor of the model gets: floats are cast, others stay as they are stored.
+std::vector<c10::ScalarType> types_of(const ModelTensors& model, const Match& match,
+                                      const core::TransformersTensors& stored,
+                                      const LoadOptions& options) {
+  std::vector<c10::ScalarType> types;
+  for (std::size_t i = 0; i < model.all.size(); ++i) {
+    const c10::ScalarType own = model.all[i].tensor.scalar_type();
+    if (match.source[i] == Match::kNone) {
+      types.push_back(own);
+      continue;
+    }
+    const Dtype file = stored.headers()[match.source[i]].dtype;
+    if (!core::is_castable(file)) {
+      types.push_back(to_scalar_type(file));
+    } else if (options.dtype && stays_wide(model.all[i].name, options)) {
+      types.push_back(c10::kFloat);
+    } else if (options.dtype) {
+      types.push_back(to_scalar_type(*options.dtype));
+    } else {
+      types.push_back(c10::isFloatingType(own) ? own : to_scalar_type(file));
+    }
+  }
+  return types;
+}
+
+// The checkpoint once for each dtype that is asked of it.
+class CheckpointSource final : public UnitSource {
+ public:
+  CheckpointSource(const core::Checkpoint& checkpoint, const Match& match) :
+      checkpoint_(checkpoint), match_(match) {}
+
+  void set_units(const std::vector<Unit>& units) {
+    for (const Unit& unit : units) {
+      const std::size_t header = match_.source[unit.first];
+      headers_.push_back(header);
+      const Dtype dtype = to_dtype(unit.type);
+      dtypes_.push_back(dtype);
+      if (header != Match::kNone && !views_.contains(dtype)) {
+        views_.emplace(dtype, core::TransformersTensors(checkpoint_, dtype));
+      }
+    }
+  }
+
+  std::optional<FileRange> file_of(std::size_t unit) const override {
+    if (headers_[unit] == Match::kNone) return std::nullopt;
+    const core::StoredTensor* const stored = view(unit).as_it_lies(headers_[unit]);
+    if (stored == nullptr) return std::nullopt;
+    return FileRange{checkpoint_.files()[stored->file].path(), stored->offset};
+  }
+
+  void stream(std::size_t unit,
+              const std::function<void(std::span<const std::byte>)>& sink) const override {
+    view(unit).stream(headers_[unit], sink);
+  }
+
+  std::string identity() const override {
+    std::string text;
+    for (const core::MappedFile& file : checkpoint_.files()) {
+      struct stat status {};
+      if (stat(file.path().c_str(), &status) != 0) return {};
+      text += fmt::format("{} {} {} {}.{}\n", std::filesystem::absolute(file.path()).string(),
+                          status.st_size, status.st_ino, status.st_mtim.tv_sec,
+                          status.st_mtim.tv_nsec);
+    }
+    return text;
+  }
+
+  bool leaves(std::size_t unit) const override { return headers_[unit] == Match::kNone; }
+
+ private:
+  const core::TransformersTensors& view(std::size_t unit) const { return views_.at(dtypes_[unit]); }
+
+  const core::Checkpoint& checkpoint_;
+  const Match& match_;
+  std::vector<std::size_t> headers_;
+  std::vector<Dtype> dtypes_;
+  std::map<Dtype, core::TransformersTensors> views_;
+};
+
+void refuse_dispatched(const ModelTensors& model) {
+  for (const ModelTensor& item : model.all) {
+    if (!is_marked(item.tensor)) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}': the model is dispatched already", item.name),
+                "call haul::undispatch first");
+  }
+}
+
+}  // namespace
+}  // namespace runtime
+
+LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem::path& checkpoint,
+                                    const Placement& placement, const LoadOptions& options) {
+  using namespace runtime;  // NOLINT: everything below is its own
+  const ModelTensors tensors = read_model(model);
+  refuse_dispatched(tensors);
+  const core::Checkpoint opened = core::Checkpoint::open(checkpoint);
+  for (const std::string& note : opened.notes()) say(options, note);
+  const core::TransformersTensors stored(opened, std::nullopt);
+  Match match(tensors, stored);
+  check(match, checkpoint.string(), options);
+  if (!match.report.unexpected.empty()) {
+    say(options, fmt::format("note: {}: names that the model does not have, {}",
+                             checkpoint.string(), listed(match.report.unexpected)));
+  }
+  if (!match.report.missing.empty()) {
+    say(options, fmt::format("note: {}: names that the checkpoint does not have, {}",
+                             checkpoint.string(), listed(match.report.missing)));
+  }
+  const PlacedModel placed =
+      place_units(tensors, types_of(tensors, match, stored, options), Memory::kFresh, placement,
+                  options);
+  CheckpointSource source(opened, match);
+  source.set_units(placed.units);
+  build(placed, source, options);
+  return std::move(match.report);
+}
+
+}  // namespace haul

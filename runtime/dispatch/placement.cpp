@@ -1,0 +1,210 @@
+#include "runtime/dispatch/placement.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/machine.h"
+#include "haul/error.h"
+#include "haul/profile.h"
+#include "runtime/tiers/gpu.h"
+
+namespace haul::runtime {
+namespace {
+
+// Of the RAM that the machine has free, what is left to everything else.
+constexpr Bytes kRamPart = 10;
+
+MaxMemory machine_memory() {
+  std::vector<Budget> budgets;
+  for (const Gpu& found : gpus()) budgets.push_back(budget(gpu(found.index), found.free));
+  const Bytes ram = core::read_machine(core::this_os()).ram;
+  budgets.push_back(budget(kCpuDevice, ram - ram / kRamPart));
+  return get_max_memory(std::move(budgets));
+}
+
+// The description that the model will have once it is loaded.
+void set_types(ModuleSpec* module, const std::vector<c10::ScalarType>& types, std::size_t* next) {
+  for (ParameterSpec& parameter : module->parameters) parameter.dtype = to_dtype(types[(*next)++]);
+  for (BufferSpec& buffer : module->buffers) buffer.dtype = to_dtype(types[(*next)++]);
+  for (ModuleSpec& child : module->children) set_types(&child, types, next);
+}
+
+void check_map(const Description& description, const DeviceMap& map) {
+  const DeviceMapCheck check = check_device_map(description, map);
+  if (!check.uncovered.empty()) {
+    throw Error(ErrorKind::kUsage, fmt::format("the device map gives no device to {}",
+                                               fmt::join(check.uncovered, ", ")));
+  }
+  if (!check.unknown_keys.empty()) {
+    std::vector<std::string> names;
+    for (const NamedTensor& tensor : all_tensors(description)) names.push_back(tensor.name);
+    for (const std::string& key : check.unknown_keys) {
+      if (std::find(names.begin(), names.end(), key) == names.end()) {
+        throw Error(ErrorKind::kUsage,
+                    fmt::format("the device map names '{}', which the model does not have", key));
+      }
+    }
+  }
+}
+
+Plan plan_for(const Description& description, const Placement& placement,
+              const DispatchOptions& options) {
+  if (const Plan* plan = std::get_if<Plan>(&placement)) {
+    check_map(description, plan->map);
+    return *plan;
+  }
+  PlanRequest request;
+  request.memory = options.max_memory ? *options.max_memory : machine_memory();
+  request.memory_from_machine = !options.max_memory;
+  request.options.no_split = options.no_split_module_classes;
+  request.options.offload_buffers = options.offload_buffers;
+  if (const DeviceMap* map = std::get_if<DeviceMap>(&placement)) {
+    check_map(description, *map);
+    request.given_map = *map;
+  } else {
+    request.mode = std::get<MapMode>(placement);
+  }
+  Plan plan = make_plan(description, request, load_profile());
+  // A map that a user gives is tried as it is; what has no room says so when memory is reserved.
+  if (!plan.fits && !request.given_map) {
+    std::string what = "the model does not fit";
+    for (const Budget& short_by : plan.shortfall) {
+      what += fmt::format(", {} short of {}", to_string(short_by.device),
+                          format_bytes(short_by.bytes()));
+    }
+    throw Error(ErrorKind::kResource, what, fmt::format("{}", fmt::join(plan.changes, "; or ")));
+  }
+  return plan;
+}
+
+c10::Device real_device(Device device) {
+  if (device.kind == DeviceKind::kGpu) {
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
+  }
+  if (device.kind == DeviceKind::kCpu) return c10::kCPU;
+  throw Error(ErrorKind::kUnsupported,
+              fmt::format("haul does not compute on '{}'", to_string(device)));
+}
+
+c10::Device main_device_of(const Plan& plan, const DispatchOptions& options) {
+  if (options.main_device) {
+    c10::Device device = *options.main_device;
+    if (device.is_cuda() && !device.has_index()) device.set_index(0);
+    return device;
+  }
+  std::optional<Device> first;
+  for (const auto& [name, device] : plan.map) {
+    if (device.kind == DeviceKind::kGpu && (!first || device < *first)) first = device;
+  }
+  // A plan that streams everything to a GPU has nothing that lies there.
+  for (const PlanStep& step : plan.steps) {
+    if (!first && step.runs_on.kind == DeviceKind::kGpu) first = step.runs_on;
+  }
+  return first ? real_device(*first) : c10::Device(c10::kCPU);
+}
+
+bool is_at_or_below(std::string_view name, std::string_view module) {
+  return module.empty() || (name.starts_with(module) &&
+                            (name.size() == module.size() || name[module.size()] == '.'));
+}
+
+// Where a plan uses what it keeps in RAM: on the main device unless a step says the CPU.
+class PlannedExecution {
+ public:
+  explicit PlannedExecution(const Plan& plan) : steps_(plan.steps) {}
+
+  // Names must be asked for in the model's order.
+  std::optional<Device> runs_on(std::string_view name) {
+    while (step_ < steps_.size()) {
+      const PlanStep& step = steps_[step_];
+      if (is_at_or_below(name, step.last)) {
+        inside_ = true;
+        return step.runs_on;
+      }
+      if (inside_) {  // past the last unit of the step
+        inside_ = false;
+        ++step_;
+        continue;
+      }
+      return step.runs_on;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const std::vector<PlanStep>& steps_;
+  std::size_t step_ = 0;
+  bool inside_ = false;
+};
+
+bool has_memory(const at::Tensor& tensor) {
+  return tensor.has_storage() && tensor.storage().data() != nullptr;
+}
+
+// Tensors with one key are one unit.
+using MemoryKey = std::tuple<const void*, std::int64_t, std::vector<std::int64_t>>;
+MemoryKey key_of(const at::Tensor& tensor, Memory memory) {
+  if (!has_memory(tensor)) return {tensor.unsafeGetTensorImpl(), 0, {}};
+  const void* storage = tensor.storage().unsafeGetStorageImpl();
+  if (memory == Memory::kKept) return {storage, 0, {}};
+  return {storage, tensor.storage_offset(), tensor.sizes().vec()};
+}
+
+}  // namespace
+
+PlacedModel place_units(const ModelTensors& model, const std::vector<c10::ScalarType>& types,
+                        Memory memory, const Placement& placement,
+                        const DispatchOptions& options) {
+  Description description = model.description;
+  std::size_t next = 0;
+  set_types(&description.root, types, &next);
+
+  PlacedModel placed;
+  placed.plan = plan_for(description, placement, options);
+  placed.main_device = main_device_of(placed.plan, options);
+  const bool planned = std::holds_alternative<Plan>(placement);
+  PlannedExecution execution(placed.plan);
+
+  std::map<MemoryKey, std::size_t> known;
+  for (std::size_t i = 0; i < model.all.size(); ++i) {
+    const ModelTensor& item = model.all[i];
+    const std::optional<Device> step = planned ? execution.runs_on(item.name) : std::nullopt;
+    const auto [entry, is_new] = known.try_emplace(key_of(item.tensor, memory), placed.units.size());
+    if (!is_new) {
+      std::vector<at::Tensor>& tensors = placed.units[entry->second].tensors;
+      const bool there = std::any_of(tensors.begin(), tensors.end(),
+                                     [&](const at::Tensor& t) { return t.is_same(item.tensor); });
+      if (!there) tensors.push_back(item.tensor);
+      continue;
+    }
+    Unit unit;
+    unit.name = item.name;
+    unit.first = i;
+    unit.tensors = {item.tensor};
+    unit.type = types[i];
+    unit.as_stored = memory == Memory::kKept && has_memory(item.tensor);
+    unit.size = unit.as_stored ? item.tensor.storage().nbytes()
+                               : item.tensor.numel() * c10::elementSize(types[i]);
+    unit.is_buffer = item.is_buffer;
+    unit.lies = *device_of(placed.plan.map, item.name);
+    if (unit.lies.kind == DeviceKind::kGpu) {
+      unit.runs_on = real_device(unit.lies);
+    } else {
+      unit.runs_on = step && step->kind == DeviceKind::kCpu ? c10::Device(c10::kCPU)
+                                                            : placed.main_device;
+      // Small, and often read by code that is no op: they lie where they are used.
+      if (unit.is_buffer && !options.offload_buffers) {
+        unit.lies = unit.runs_on.is_cpu() ? kCpuDevice : gpu(unit.runs_on.index());
+      }
+    }
+    placed.units.push_back(std::move(unit));
+  }
+  return placed;
+}
+
+}  // namespace haul::runtime

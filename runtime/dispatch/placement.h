@@ -1,0 +1,54 @@
+#pragma once
+
+// From what a caller asks for to where each piece of a model's memory lies and is used. One thread.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "haul/device_map.h"
+#include "haul/plan.h"
+#include "haul/torch/dispatch.h"
+#include "runtime/dispatch/model_tensors.h"
+
+namespace haul::runtime {
+
+// Memory of a model that is placed as a whole: a tensor, or several that share it.
+struct Unit {
+  std::string name;                 // of its first tensor
+  std::size_t first = 0;            // the same in ModelTensors::all
+  std::vector<at::Tensor> tensors;  // distinct ones
+  c10::ScalarType type;             // that its elements will have
+  Bytes size = 0;                   // likewise
+  bool is_buffer = false;
+  Device lies;
+  c10::Device runs_on = c10::kCPU;
+
+  // As stored: sizes, strides and offsets of the tensors stay. Else it is one contiguous tensor.
+  bool as_stored = false;
+
+  bool resident() const {
+    return lies.kind != DeviceKind::kDisk && runs_on.is_cpu() == (lies.kind == DeviceKind::kCpu);
+  }
+};
+
+struct PlacedModel {
+  Plan plan;
+  c10::Device main_device = c10::kCPU;
+  std::vector<Unit> units;  // in the model's order
+};
+
+enum class Memory {
+  kKept,   // the model has its values: tensors that share memory go on sharing it
+  kFresh,  // values will be loaded: only tensors that are the same share it
+};
+
+// `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a map
+// that does not cover the model and Error(kResource), with what would help, where it does not fit.
+PlacedModel place_units(const ModelTensors& model, const std::vector<c10::ScalarType>& types,
+                        Memory memory, const Placement& placement,
+                        const DispatchOptions& options);
+
+}  // namespace haul::runtime

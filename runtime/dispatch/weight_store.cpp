@@ -1,0 +1,184 @@
+#include "runtime/dispatch/weight_store.h"
+
+#include <algorithm>
+#include <shared_mutex>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "haul/error.h"
+
+namespace haul::runtime {
+namespace {
+
+constexpr Bytes kStaging = 256 * kMiB;
+
+// All weights of all dispatched models, by their storage.
+struct Registry {
+  std::shared_mutex mutex;
+  std::unordered_map<const c10::StorageImpl*, std::unique_ptr<Weight>> weights;
+};
+
+Registry& registry() {
+  static auto* const kept = new Registry;  // models may outlive every static
+  return *kept;
+}
+
+// Called when the storage dies. The last weight takes the store with it.
+void forget(void* context) {
+  auto* const weight = static_cast<Weight*>(context);
+  std::unique_ptr<Weight> last;
+  {
+    const std::unique_lock lock(registry().mutex);
+    const auto found = registry().weights.find(weight->storage);
+    last = std::move(found->second);
+    registry().weights.erase(found);
+  }
+}
+
+// Puts a pointer into the storage without touching who owns it.
+void set_data(Weight& weight, std::byte* data) {
+  c10::DataPtr old =
+      weight.storage->set_data_ptr(c10::DataPtr(data, &weight, &forget, weight.device));
+  old.release_context();
+}
+
+}  // namespace
+
+std::string tier_name(c10::Device device) {
+  return device.is_cpu() ? "RAM" : fmt::format("GPU {}", static_cast<int>(device.index()));
+}
+
+Weight* find_weight(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return nullptr;
+  const std::shared_lock lock(registry().mutex);
+  const auto found = registry().weights.find(tensor.storage().unsafeGetStorageImpl());
+  return found == registry().weights.end() ? nullptr : found->second.get();
+}
+
+WeightStore::WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets)
+    : map_(std::move(map)), main_device_(main_device), budgets_(budgets) {}
+
+Ledger& WeightStore::ledger(c10::Device device) {
+  const std::string tier = tier_name(device);
+  const auto found = ledgers_.find(tier);
+  if (found != ledgers_.end()) return found->second;
+  const auto bits = budget_of(budgets_, device.is_cpu() ? kCpuDevice : gpu(device.index()));
+  const std::optional<Bytes> budget = bits ? std::optional(*bits / 8) : std::nullopt;
+  return ledgers_.emplace(tier, Ledger(tier, budget)).first->second;
+}
+
+void WeightStore::set_planned(c10::Device device, Bytes bytes) {
+  planned_[tier_name(device)] = bytes;
+}
+
+Bytes WeightStore::planned(const std::string& tier) const {
+  const auto found = planned_.find(tier);
+  return found == planned_.end() ? 0 : found->second;
+}
+
+Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned) {
+  Reservation reservation = ledger(device).reserve(Tag::kWeights, size);
+  return *slabs_.emplace_back(
+      std::make_unique<Slab>(device, size, std::move(reservation), pinned));
+}
+
+Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots) {
+  std::unique_ptr<Lane> lane =
+      device.is_cpu()
+          ? make_cpu_lane(disk_)
+          : make_gpu_lane(device.index(), disk_, ledger(c10::Device(c10::kCPU)), kStaging);
+  return *streamers_
+              .emplace(device, std::make_unique<Streamer>(std::move(lane), ledger(device), slots))
+              .first->second;
+}
+
+Streamer* WeightStore::streamer(c10::Device device) {
+  const auto found = streamers_.find(device);
+  return found == streamers_.end() ? nullptr : found->second.get();
+}
+
+c10::Storage WeightStore::storage(std::unique_ptr<Weight> weight, Bytes size, std::byte* data) {
+  Weight* const kept = weight.get();
+  auto impl = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<std::int64_t>(size),
+      c10::DataPtr(data, kept, &forget, kept->device), nullptr, false);
+  kept->storage = impl.get();
+  kept->store = shared_from_this();
+  {
+    const std::unique_lock lock(registry().mutex);
+    registry().weights.emplace(impl.get(), std::move(weight));
+  }
+  return c10::Storage(std::move(impl));
+}
+
+c10::Storage WeightStore::resident(std::string name, c10::Device device, Bytes size,
+                                   std::byte* data) {
+  auto weight = std::make_unique<Weight>(std::move(name), device);
+  return storage(std::move(weight), size, data);
+}
+
+c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes size,
+                                   const Home& home) {
+  Streamer* const streams = streamer(device);
+  auto weight = std::make_unique<Weight>(name, device);
+  weight->streamer = streams;
+  weight->number = streams->add(std::move(name), home);
+  return storage(std::move(weight), size, nullptr);
+}
+
+void OpLeases::take(std::vector<Weight*> weights) {
+  std::sort(weights.begin(), weights.end(), [](const Weight* a, const Weight* b) {
+    return std::pair(a->streamer, a->number) < std::pair(b->streamer, b->number);
+  });
+  std::vector<int> numbers;
+  std::vector<std::byte*> data;
+  for (std::size_t begin = 0; begin < weights.size();) {
+    Streamer* const streamer = weights[begin]->streamer;
+    std::size_t end = begin;
+    numbers.clear();
+    while (end < weights.size() && weights[end]->streamer == streamer) {
+      numbers.push_back(weights[end++]->number);
+    }
+    streamer->lease(numbers, data);
+    for (std::size_t i = begin; i < end; ++i) {
+      weights_.push_back(weights[i]);
+      const std::lock_guard lock(weights[i]->mutex);
+      if (weights[i]->leases++ == 0) set_data(*weights[i], data[i - begin]);
+    }
+    begin = end;
+  }
+}
+
+OpLeases::~OpLeases() {
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin < weights_.size();) {
+    Streamer* const streamer = weights_[begin]->streamer;
+    numbers.clear();
+    std::size_t end = begin;
+    for (; end < weights_.size() && weights_[end]->streamer == streamer; ++end) {
+      Weight& weight = *weights_[end];
+      numbers.push_back(weight.number);
+      const std::lock_guard lock(weight.mutex);
+      if (--weight.leases == 0) set_data(weight, nullptr);
+    }
+    streamer->release(numbers);
+    begin = end;
+  }
+}
+
+void keep_changes(Weight& weight) {
+  const std::lock_guard lock(weight.mutex);
+  const Bytes size = weight.storage->nbytes();
+  if (!weight.changed) {
+    const c10::Device host(c10::kCPU);
+    weight.changed = std::make_unique<Slab>(
+        host, size, weight.store->ledger(host).reserve(Tag::kChanged, size), !weight.device.is_cpu());
+  }
+  const auto* const data = static_cast<const std::byte*>(weight.storage->data());
+  weight.streamer->lane().read_back(weight.changed->data(), data, size);
+  weight.streamer->move_home(weight.number, {weight.changed->data(), 0, 0, size});
+}
+
+}  // namespace haul::runtime

@@ -1,0 +1,115 @@
+#pragma once
+
+// The memory of one dispatched model and the streamers that serve it. It lives as long as a storage
+// that it gave to the model does. Made by one thread, used by any.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include "haul/device_map.h"
+#include "runtime/stream/streamer.h"
+#include "runtime/tiers/disk_reader.h"
+#include "runtime/tiers/ledger.h"
+#include "runtime/tiers/slab.h"
+
+namespace haul::runtime {
+
+class WeightStore;
+
+// One storage of a dispatched model.
+struct Weight {
+  Weight(std::string its_name, c10::Device used_on) : name(std::move(its_name)), device(used_on) {}
+
+  std::string name;
+  c10::Device device;            // where it is used
+  Streamer* streamer = nullptr;  // null: it lies there
+  int number = -1;               // in the streamer
+  std::shared_ptr<WeightStore> store;
+
+  c10::StorageImpl* storage = nullptr;
+  std::mutex mutex;  // guards the two below
+  int leases = 0;
+  std::unique_ptr<Slab> changed;  // its home once an op has written to it
+};
+
+// The weight behind a tensor; null for any other tensor. The tensor keeps it alive.
+Weight* find_weight(const at::Tensor& tensor);
+
+class WeightStore : public std::enable_shared_from_this<WeightStore> {
+ public:
+  WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets);
+
+  const DeviceMap& map() const { return map_; }
+  c10::Device main_device() const { return main_device_; }
+  DiskReader& disk() { return *disk_; }
+  const std::shared_ptr<DiskReader>& shared_disk() { return disk_; }
+
+  // The account of a tier, made when it is first asked for.
+  Ledger& ledger(c10::Device device);
+  const std::map<std::string, Ledger>& ledgers() const { return ledgers_; }
+  void set_planned(c10::Device device, Bytes bytes);
+  Bytes planned(const std::string& tier) const;
+
+  // Memory that stays, for all of a device or tier at once. Kept until the store goes.
+  Slab& add_slab(c10::Device device, Bytes size, bool pinned);
+
+  Streamer& add_streamer(c10::Device device, Bytes slots);
+  Streamer* streamer(c10::Device device);
+  const std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)>&
+  streamers() const {
+    return streamers_;
+  }
+
+  // A storage for a model's tensor: at `data` where it stays, or streamed.
+  c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
+  c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home);
+
+  // Ops on weights of several devices have to be brought together.
+  bool has_several_devices() const { return several_devices_; }
+  void set_several_devices() { several_devices_ = true; }
+
+ private:
+  c10::Storage storage(std::unique_ptr<Weight> weight, Bytes size, std::byte* data);
+
+  DeviceMap map_;
+  c10::Device main_device_;
+  MaxMemory budgets_;
+  std::shared_ptr<DiskReader> disk_ = std::make_shared<DiskReader>();
+  std::map<std::string, Ledger> ledgers_;
+  std::map<std::string, Bytes> planned_;
+  std::vector<std::unique_ptr<Slab>> slabs_;
+  std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)> streamers_{
+      [](c10::Device a, c10::Device b) {
+        return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
+      }};
+  bool several_devices_ = false;
+};
+
+std::string tier_name(c10::Device device);
+
+// Leases of all offloaded weights of an op, and their storages' pointers set for as long.
+class OpLeases {
+ public:
+  OpLeases() = default;
+  OpLeases(const OpLeases&) = delete;
+  OpLeases& operator=(const OpLeases&) = delete;
+  ~OpLeases();
+
+  // Blocks until the bytes are there.
+  void take(std::vector<Weight*> weights);
+
+ private:
+  std::vector<Weight*> weights_;  // sorted by streamer
+};
+
+// Keeps what an op has written into a leased weight: its home is in RAM from now on.
+void keep_changes(Weight& weight);
+
+}  // namespace haul::runtime

@@ -1,0 +1,307 @@
+#include "runtime/stream/streamer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "haul/error.h"
+
+namespace haul::runtime {
+namespace {
+
+constexpr Bytes kAlignment = 256;  // of a weight in a slot, as the CUDA allocator has it
+
+Bytes round_up(Bytes size, Bytes unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Streamer::Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots)
+    : lane_(std::move(lane)),
+      ledger_(std::move(ledger)),
+      slab_(lane_->device(), slots, ledger_.reserve(Tag::kSlots, slots)),
+      arena_(slots) {}
+
+Streamer::~Streamer() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return coming_ == 0; });
+  for (const Weight& weight : weights_) {
+    for (const GpuPoint& point : weight.used) wait_for(point);
+  }
+}
+
+Bytes Streamer::slot_size(Bytes bytes, Bytes slack) {
+  return round_up(bytes, kAlignment) + 2 * round_up(slack, kAlignment);
+}
+
+Bytes Streamer::slot_size(const Weight& weight) const {
+  return slot_size(weight.home.size, lane_->slack());
+}
+
+int Streamer::add(std::string name, Home home) {
+  const std::lock_guard lock(mutex_);
+  Weight& weight = weights_.emplace_back();
+  weight.name = std::move(name);
+  weight.home = home;
+  order_.add_weight();
+  return static_cast<int>(weights_.size()) - 1;
+}
+
+void Streamer::move_home(int weight, Home home) {
+  const std::lock_guard lock(mutex_);
+  weights_[weight].home = home;
+}
+
+Home Streamer::home(int weight) const {
+  const std::lock_guard lock(mutex_);
+  return weights_[weight].home;
+}
+
+StreamCounts Streamer::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void Streamer::vacate(int index) {
+  Weight& weight = weights_[index];
+  for (GpuPoint& point : weight.used) vacated_.push_back(std::move(point));
+  weight.used.clear();
+  if (weight.extra) {
+    for (const GpuPoint& point : vacated_) wait_for(point);  // before its memory goes
+    unplanned_ -= weight.extra->size();
+    weight.extra.reset();
+  } else {
+    arena_.free(weight.slot);
+  }
+  weight.state = State::kAway;
+  weight.data = nullptr;
+  weight.failure = nullptr;
+  placed_.erase(std::find(placed_.begin(), placed_.end(), index));
+}
+
+// What is not expected soon goes first; then, if there is need now, what is expected last.
+bool Streamer::evict_one(bool for_now) {
+  int victim = -1;
+  int worst = -1;
+  for (const int index : placed_) {
+    const Weight& weight = weights_[index];
+    if (weight.leases > 0 || weight.state == State::kComing) continue;
+    const bool soon = weight.wanted == round_;
+    if (soon && !for_now) continue;
+    const int rank = soon ? weight.rank : static_cast<int>(weights_.size()) * 2;
+    if (rank > worst) {
+      worst = rank;
+      victim = index;
+    }
+  }
+  if (victim < 0) return false;
+  vacate(victim);
+  return true;
+}
+
+void Streamer::coming(int index, std::byte* to, std::vector<Fill>& fills) {
+  Weight& weight = weights_[index];
+  weight.state = State::kComing;
+  weight.data = to;
+  placed_.push_back(index);
+  ++coming_;
+  std::erase_if(vacated_, [](const GpuPoint& point) { return is_past(point); });
+  fills.push_back({index, vacated_});
+}
+
+bool Streamer::place(int index, bool for_now, std::vector<Fill>& fills) {
+  Weight& weight = weights_[index];
+  const Bytes size = slot_size(weight);
+  if (size > arena_.size()) return false;
+  std::optional<Bytes> slot = arena_.allocate(size);
+  while (!slot && evict_one(for_now)) slot = arena_.allocate(size);
+  if (!slot) return false;
+  weight.slot = *slot;
+  coming(index, slab_.data() + *slot + round_up(lane_->slack(), kAlignment), fills);
+  return true;
+}
+
+void Streamer::place_outside(int index, std::vector<Fill>& fills) {
+  Weight& weight = weights_[index];
+  const Bytes size = slot_size(weight);
+  try {
+    weight.extra = std::make_unique<Slab>(lane_->device(), size, ledger_.reserve(Tag::kSlots, size));
+  } catch (Error& error) {
+    error.add_context(fmt::format("weight '{}', which the slots have no room for", weight.name));
+    throw;
+  }
+  ++counts_.unplanned;
+  unplanned_ += size;
+  counts_.unplanned_peak = std::max(counts_.unplanned_peak, unplanned_);
+  coming(index, weight.extra->data() + round_up(lane_->slack(), kAlignment), fills);
+}
+
+// Finds room for all that are away, or for none.
+bool Streamer::place_all(std::span<const int> weights, bool outside, std::vector<Fill>& fills) {
+  const std::size_t before = fills.size();
+  for (const int index : weights) {
+    Weight& weight = weights_[index];
+    if (weight.state == State::kFailed) vacate(index);  // another try
+    if (weight.state != State::kAway || place(index, true, fills)) continue;
+    if (outside) {
+      place_outside(index, fills);
+      continue;
+    }
+    for (std::size_t i = before; i < fills.size(); ++i) {
+      --coming_;
+      vacate(fills[i].weight);
+    }
+    fills.resize(before);
+    return false;
+  }
+  return true;
+}
+
+void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
+                             std::vector<Fill>& fills) {
+  const auto hold = [&](int change) {
+    for (const int index : weights) {
+      int& leases = weights_[index].leases;
+      leased_ += change > 0 ? leases == 0 : -(leases == 1);
+      leases += change;
+    }
+  };
+  for (;;) {
+    hold(1);  // what is there stays
+    if (place_all(weights, false, fills)) return;
+    hold(-1);
+    // Others give room when their op ends; nobody keeps a lease while waiting here.
+    if (leased_ == 0 && coming_ == 0) break;
+    changed_.wait(lock);
+  }
+  hold(1);
+  try {
+    place_all(weights, true, fills);
+  } catch (...) {
+    for (const Fill& fill : fills) {
+      --coming_;
+      vacate(fill.weight);
+    }
+    hold(-1);
+    throw;
+  }
+}
+
+// Follows the expected order as far as the slots reach.
+void Streamer::prefetch(UseOrder::Position position, std::vector<Fill>& fills) {
+  ++round_;
+  Bytes window = 0;
+  for (const int index : placed_) {
+    if (weights_[index].leases > 0 && !weights_[index].extra) window += slot_size(weights_[index]);
+  }
+  const int steps = static_cast<int>(weights_.size()) * 2;
+  for (int rank = 0; rank < steps; ++rank) {
+    position = order_.next(position);
+    Weight& weight = weights_[position.now];
+    if (weight.wanted == round_ || weight.leases > 0) continue;
+    window += slot_size(weight);
+    if (window > arena_.size()) return;
+    weight.wanted = round_;
+    weight.rank = rank;
+    if (weight.state == State::kAway && !place(position.now, false, fills)) return;
+  }
+}
+
+void Streamer::start(const std::vector<Fill>& fills) {
+  for (const Fill& fill : fills) {
+    Home home;
+    std::byte* to = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      home = weights_[fill.weight].home;
+      to = weights_[fill.weight].data;
+    }
+    lane_->fill(home, to, fill.after,
+                [this, weight = fill.weight](std::exception_ptr error, GpuPoint ready) {
+                  arrived(weight, std::move(error), std::move(ready));
+                });
+  }
+}
+
+void Streamer::arrived(int index, std::exception_ptr error, GpuPoint ready) {
+  const std::lock_guard lock(mutex_);
+  Weight& weight = weights_[index];
+  weight.state = error ? State::kFailed : State::kHere;
+  weight.failure = std::move(error);
+  weight.ready = std::move(ready);
+  if (weight.state == State::kHere) counts_.bytes += weight.home.size;
+  --coming_;
+  changed_.notify_all();  // under the lock: the destructor waits for the last of these
+}
+
+void Streamer::give_up(std::span<const int> weights) {
+  for (const int index : weights) {
+    if (--weights_[index].leases == 0) --leased_;
+  }
+  changed_.notify_all();
+}
+
+void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data) {
+  std::vector<Fill> fills;
+  std::unique_lock lock(mutex_);
+  UseOrder::Position& position = positions_[std::this_thread::get_id()];
+  for (const int index : weights) {
+    order_.use(position, index);
+    ++counts_.leases;
+    if (weights_[index].state == State::kHere) ++counts_.hits;
+  }
+  const UseOrder::Position here = position;
+  place_or_wait(lock, weights, fills);
+  prefetch(here, fills);
+  if (!fills.empty()) {
+    lock.unlock();
+    start(fills);
+    lock.lock();
+  }
+  const auto all_told = [&] {
+    return std::none_of(weights.begin(), weights.end(),
+                        [&](int index) { return weights_[index].state == State::kComing; });
+  };
+  if (!all_told()) {
+    const auto begin = std::chrono::steady_clock::now();
+    changed_.wait(lock, all_told);
+    ++counts_.waits;
+    counts_.wait_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  for (const int index : weights) {
+    if (weights_[index].state != State::kFailed) continue;
+    const std::exception_ptr failure = weights_[index].failure;
+    const std::string name = weights_[index].name;
+    give_up(weights);
+    lock.unlock();
+    try {
+      std::rethrow_exception(failure);
+    } catch (Error& error) {
+      Error named = error;  // other threads may look at the same one
+      named.add_context(fmt::format("weight '{}'", name));
+      throw named;
+    }
+  }
+  data.clear();
+  for (const int index : weights) data.push_back(weights_[index].data);
+  if (device().is_cpu()) return;
+  std::vector<GpuPoint> ready;
+  for (const int index : weights) ready.push_back(weights_[index].ready);
+  lock.unlock();
+  for (const GpuPoint& point : ready) lane_->wait(point);
+}
+
+void Streamer::release(std::span<const int> weights) {
+  const GpuPoint used = lane_->used();
+  const std::lock_guard lock(mutex_);
+  if (used.event()) {
+    for (const int index : weights) weights_[index].used.push_back(used);
+  }
+  give_up(weights);
+}
+
+}  // namespace haul::runtime

@@ -1,0 +1,123 @@
+#pragma once
+
+// The weights that lie elsewhere than their execution device computes, and the slots on it through
+// which they come and go. A lease means that a weight's bytes are there; what is expected next is
+// fetched while the present is computed. The slots are one slab, carved as the weights need it, and
+// hold what is in use and what comes next, nothing else. Any thread.
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "haul/bytes.h"
+#include "runtime/stream/lane.h"
+#include "runtime/stream/use_order.h"
+#include "runtime/tiers/arena.h"
+#include "runtime/tiers/ledger.h"
+#include "runtime/tiers/slab.h"
+
+namespace haul::runtime {
+
+struct StreamCounts {
+  Bytes bytes = 0;           // brought to the device
+  std::uint64_t leases = 0;  // weights asked for
+  std::uint64_t hits = 0;    // of them there at once
+  std::uint64_t waits = 0;   // of them waited for
+  double wait_seconds = 0;
+  std::uint64_t unplanned = 0;  // of them too large for the slots beside those in use
+  Bytes unplanned_peak = 0;     // memory outside of the slots that those took
+};
+
+class Streamer {
+ public:
+  // `ledger` is the execution device's.
+  Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots);
+  Streamer(const Streamer&) = delete;
+  Streamer& operator=(const Streamer&) = delete;
+  // Waits for what is on its way.
+  ~Streamer();
+
+  c10::Device device() const { return lane_->device(); }
+  // What `bytes` of a weight take of the slots.
+  static Bytes slot_size(Bytes bytes, Bytes slack);
+
+  // The name is for messages. Before the first lease.
+  int add(std::string name, Home home);
+  // Where the weight is kept from now on; its present copy is the newer one already.
+  void move_home(int weight, Home home);
+  Home home(int weight) const;
+
+  // Blocks until all of them (each named once) are on the device. `data` becomes where they lie.
+  // Where one cannot be had, nothing is leased and the reason is thrown; an Error names the weight.
+  void lease(std::span<const int> weights, std::vector<std::byte*>& data);
+  // The caller's work on the device that used them must have been issued.
+  void release(std::span<const int> weights);
+
+  Lane& lane() { return *lane_; }
+
+  StreamCounts counts() const;
+
+ private:
+  enum class State : std::uint8_t { kAway, kComing, kHere, kFailed };
+  struct Weight {
+    std::string name;
+    Home home;
+    State state = State::kAway;
+    int leases = 0;
+    Bytes slot = 0;                // offset in the slab
+    std::unique_ptr<Slab> extra;   // memory of its own where the slots have no room
+    std::byte* data = nullptr;
+    GpuPoint ready;
+    std::vector<GpuPoint> used;    // work that reads the slot
+    std::exception_ptr failure;
+    std::uint64_t wanted = 0;      // round of the last prefetch that expects it soon
+    int rank = 0;                  // how soon
+  };
+  struct Fill {
+    int weight;
+    std::vector<GpuPoint> after;
+  };
+
+  // All of these are called with mutex_ held, but for start and arrived.
+  Bytes slot_size(const Weight& weight) const;
+  bool place(int weight, bool for_now, std::vector<Fill>& fills);
+  void place_outside(int weight, std::vector<Fill>& fills);
+  void coming(int weight, std::byte* to, std::vector<Fill>& fills);
+  bool evict_one(bool for_now);
+  void vacate(int weight);
+  bool place_all(std::span<const int> weights, bool outside, std::vector<Fill>& fills);
+  void place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
+                     std::vector<Fill>& fills);
+  void prefetch(UseOrder::Position position, std::vector<Fill>& fills);
+  void give_up(std::span<const int> weights);
+  void start(const std::vector<Fill>& fills);
+  void arrived(int weight, std::exception_ptr error, GpuPoint ready);
+
+  std::unique_ptr<Lane> lane_;
+  Ledger ledger_;
+  Slab slab_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Arena arena_;
+  std::vector<Weight> weights_;
+  std::vector<int> placed_;              // all that are not kAway
+  std::vector<GpuPoint> vacated_;        // work that may still read slots given up since the last fill
+  UseOrder order_;
+  std::unordered_map<std::thread::id, UseOrder::Position> positions_;
+  std::uint64_t round_ = 0;
+  int coming_ = 0;
+  int leased_ = 0;  // weights with a lease
+  Bytes unplanned_ = 0;
+  StreamCounts counts_;
+};
+
+}  // namespace haul::runtime
