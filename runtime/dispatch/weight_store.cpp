@@ -35,6 +35,7 @@ void forget(void* context) {
     last = std::move(found->second);
     registry().weights.erase(found);
   }
+  if (last->streamer != nullptr) last->streamer->drop(last->number);
 }
 
 // Puts a pointer into the storage without touching who owns it.

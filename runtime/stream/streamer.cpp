@@ -55,9 +55,12 @@ void Streamer::move_home(int weight, Home home) {
   weights_[weight].home = home;
 }
 
-Home Streamer::home(int weight) const {
-  const std::lock_guard lock(mutex_);
-  return weights_[weight].home;
+void Streamer::drop(int index) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return weights_[index].state != State::kComing; });
+  if (weights_[index].state != State::kAway) vacate(index);
+  weights_[index].dropped = true;
+  changed_.notify_all();
 }
 
 StreamCounts Streamer::counts() const {
@@ -201,7 +204,7 @@ void Streamer::prefetch(UseOrder::Position position, std::vector<Fill>& fills) {
   for (int rank = 0; rank < steps; ++rank) {
     position = order_.next(position);
     Weight& weight = weights_[position.now];
-    if (weight.wanted == round_ || weight.leases > 0) continue;
+    if (weight.wanted == round_ || weight.leases > 0 || weight.dropped) continue;
     window += slot_size(weight);
     if (window > arena_.size()) return;
     weight.wanted = round_;
@@ -299,7 +302,11 @@ void Streamer::release(std::span<const int> weights) {
   const GpuPoint used = lane_->used();
   const std::lock_guard lock(mutex_);
   if (used.event()) {
-    for (const int index : weights) weights_[index].used.push_back(used);
+    for (const int index : weights) {
+      std::vector<GpuPoint>& points = weights_[index].used;
+      if (points.size() > 8) std::erase_if(points, [](const GpuPoint& p) { return is_past(p); });
+      points.push_back(used);
+    }
   }
   give_up(weights);
 }

@@ -53,7 +53,8 @@ class Streamer {
   int add(std::string name, Home home);
   // Where the weight is kept from now on; its present copy is the newer one already.
   void move_home(int weight, Home home);
-  Home home(int weight) const;
+  // The weight is not asked for again. Waits for it if it is on its way.
+  void drop(int weight);
 
   // Blocks until all of them (each named once) are on the device. `data` becomes where they lie.
   // Where one cannot be had, nothing is leased and the reason is thrown; an Error names the weight.
@@ -72,6 +73,7 @@ class Streamer {
     Home home;
     State state = State::kAway;
     int leases = 0;
+    bool dropped = false;
     Bytes slot = 0;                // offset in the slab
     std::unique_ptr<Slab> extra;   // memory of its own where the slots have no room
     std::byte* data = nullptr;
