@@ -1,5 +1,7 @@
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include <cstddef>
 #include <thread>
 

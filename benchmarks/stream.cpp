@@ -1,0 +1,175 @@
+// A chain of stock Linears whose weights lie elsewhere than they are used, one row at a time, so
+// that bringing the weights is all there is to do.
+//
+//   stream make FOLDER LAYERS WIDTH        writes the checkpoint (bf16)
+//   stream run FOLDER DEVICE HOME SLOTS PASSES   DEVICE cpu or cuda, HOME cpu or disk, SLOTS in MB
+//   stream cost                             an op that touches an offloaded weight, and one that
+//                                           does not, beside a plain module's
+//
+// `run` prints one line of JSON: seconds to load, GB/s of the passes after the first, what it waited,
+// and the limit in the same process: for a GPU a pinned copy of the same bytes.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "haul/torch/dispatch.h"
+#include "haul/torch/empty_weights.h"
+#include "runtime/tiers/gpu.h"
+#include "runtime/tiers/slab.h"
+
+namespace {
+
+namespace nn = torch::nn;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+nn::Sequential chain(int layers, int width) {
+  nn::Sequential model;
+  for (int i = 0; i < layers; ++i) {
+    model->push_back(nn::Linear(nn::LinearOptions(width, width).bias(false)));
+  }
+  model->to(torch::kBFloat16);
+  return model;
+}
+
+nn::Sequential empty_chain(int layers, int width) {
+  const haul::EmptyWeights scope;
+  nn::Sequential model;
+  for (int i = 0; i < layers; ++i) {
+    model->push_back(nn::Linear(nn::LinearOptions(width, width).bias(false)));
+  }
+  return model;
+}
+
+void make(const std::string& folder, int layers, int width) {
+  torch::manual_seed(0);
+  haul::save_model(chain(layers, width), folder, 1'000'000'000'000);
+  std::ofstream(folder + "/shape") << layers << " " << width;
+}
+
+void synchronize(const at::Device& device) {
+  if (device.is_cuda()) torch::cuda::synchronize();
+}
+
+// GB/s of copies from pinned memory, in pieces as large as a weight.
+double pinned_copy(haul::Bytes piece) {
+  using haul::runtime::Tag;
+  haul::runtime::Ledger ledger("benchmark", std::nullopt);
+  constexpr int kPieces = 8;
+  const haul::runtime::Slab host(at::kCPU, piece * kPieces,
+                                 ledger.reserve(Tag::kStaging, piece * kPieces), true);
+  const haul::runtime::Slab device(at::Device(at::kCUDA, 0), piece * 2,
+                                   ledger.reserve(Tag::kSlots, piece * 2));
+  haul::runtime::CopyStream copies(0);
+  std::vector<double> rates;
+  for (int round = 0; round < 6; ++round) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kPieces; ++i) {
+      copies.copy(device.data() + piece * (i % 2), host.data() + piece * i, piece);
+    }
+    haul::runtime::wait_for(copies.point());
+    if (round > 0) rates.push_back(static_cast<double>(piece) * kPieces / seconds_since(begin) / 1e9);
+  }
+  return median(rates);
+}
+
+void run(const std::string& folder, const std::string& device_name, const std::string& home,
+         int slots, int passes) {
+  int layers = 0;
+  int width = 0;
+  std::ifstream(folder + "/shape") >> layers >> width;
+  const at::Device device =
+      device_name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const haul::Bytes weight = static_cast<haul::Bytes>(width) * width * 2;
+  const double limit = device.is_cuda() && home == "cpu" ? pinned_copy(weight) : 0;
+
+  nn::Sequential model = empty_chain(layers, width);
+  haul::LoadOptions options;
+  options.main_device = device;
+  options.dtype = haul::Dtype::kBF16;
+  options.slots = static_cast<haul::Bytes>(slots) * 1'000'000;
+  const auto load_begin = Clock::now();
+  haul::load_checkpoint_in_model(model, folder,
+                                 haul::DeviceMap{{"", haul::parse_device(home)}}, options);
+  const double load = seconds_since(load_begin);
+
+  const c10::InferenceMode inference;
+  const at::Tensor input =
+      torch::ones({1, width}, torch::TensorOptions(device).dtype(torch::kBFloat16));
+  std::vector<double> times;
+  for (int pass = 0; pass <= passes; ++pass) {
+    const auto begin = Clock::now();
+    const at::Tensor output = model->forward(input);
+    synchronize(device);
+    if (pass > 0) times.push_back(seconds_since(begin));
+  }
+  const haul::DispatchReport report = haul::dispatch_report(model);
+  std::printf(
+      "{\"load_seconds\": %.3f, \"pass_seconds\": %.4f, \"gb_per_second\": %.2f, "
+      "\"limit_gb_per_second\": %.2f, \"hits\": %llu, \"leases\": %llu, \"waits\": %llu, "
+      "\"wait_seconds\": %.2f, \"unplanned\": %llu}\n",
+      load, median(times), static_cast<double>(weight) * layers / median(times) / 1e9, limit,
+      static_cast<unsigned long long>(report.hits), static_cast<unsigned long long>(report.leases),
+      static_cast<unsigned long long>(report.waits), report.wait_seconds,
+      static_cast<unsigned long long>(report.unplanned));
+}
+
+// Microseconds of one call.
+template <typename Call>
+double cost_of(const Call& call) {
+  constexpr int kCalls = 2000;
+  std::vector<double> rounds;
+  for (int round = 0; round < 7; ++round) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kCalls; ++i) call();
+    rounds.push_back(seconds_since(begin) / kCalls * 1e6);
+  }
+  return median(rounds);
+}
+
+void cost() {
+  const c10::InferenceMode inference;
+  nn::Linear plain(8, 8);
+  nn::Linear offloaded(8, 8);
+  const std::string folder = "/tmp/haul-bench-cost";
+  haul::disk_offload(offloaded, folder);
+  const at::Tensor x = torch::ones({1, 8});
+  const double without = cost_of([&] { plain->forward(x); });
+  const double with = cost_of([&] { offloaded->forward(x); });
+  const double beside = cost_of([&] { plain->forward(x); });
+  std::printf("{\"plain_us\": %.2f, \"offloaded_us\": %.2f, \"plain_while_dispatched_us\": %.2f}\n",
+              without, with, beside);
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const std::vector<std::string> arguments(values + 1, values + count);
+  if (arguments.size() == 4 && arguments[0] == "make") {
+    make(arguments[1], std::stoi(arguments[2]), std::stoi(arguments[3]));
+  } else if (arguments.size() == 6 && arguments[0] == "run") {
+    run(arguments[1], arguments[2], arguments[3], std::stoi(arguments[4]), std::stoi(arguments[5]));
+  } else if (arguments.size() == 1 && arguments[0] == "cost") {
+    cost();
+  } else {
+    std::fprintf(stderr, "usage: stream make FOLDER LAYERS WIDTH | "
+                         "stream run FOLDER cpu|cuda cpu|disk SLOTS_MB PASSES | stream cost\n");
+    return 2;
+  }
+  return 0;
+}

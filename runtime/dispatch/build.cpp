@@ -1,0 +1,353 @@
+#include "runtime/dispatch/build.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <c10/core/InferenceMode.h>
+#include <c10/util/strides.h>
+#include <fmt/format.h>
+
+#include "core/base/terminal.h"
+#include "haul/error.h"
+#include "runtime/dispatch/interception.h"
+#include "runtime/dispatch/move_guard.h"
+#include "runtime/dispatch/offload_file.h"
+#include "runtime/dispatch/weight_store.h"
+
+namespace haul::runtime {
+namespace {
+
+constexpr Bytes kAlignment = 256;
+// Smaller ones are copied out of the page cache: room around them would cost more than it saves.
+constexpr Bytes kDirectSize = kMiB;
+constexpr Bytes kLoadStaging = 128 * kMiB;
+constexpr int kThreads = 4;
+
+Bytes round_up(Bytes size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// The first of several failures, and the end of work that others do.
+class Outcome {
+ public:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    ++open_;
+  }
+  void end(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error && !error_) error_ = std::move(error);
+    --open_;
+    ended_.notify_all();
+  }
+  bool failed() {
+    const std::lock_guard lock(mutex_);
+    return error_ != nullptr;
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return open_ == 0; });
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int open_ = 0;
+  std::exception_ptr error_;
+};
+
+class Builder {
+ public:
+  Builder(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options)
+      : placed_(placed),
+        source_(source),
+        options_(options),
+        store_(std::make_shared<WeightStore>(placed.plan.map, placed.main_device,
+                                             options.max_memory ? *options.max_memory
+                                                                : MaxMemory{})),
+        data_(placed.units.size(), nullptr) {}
+
+  void run() {
+    lay_out();
+    find_files();
+    make_slots();
+    fill();
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
+    if (any_marked_) guard_moves();
+  }
+
+ private:
+  const Unit& unit(std::size_t i) const { return placed_.units[i]; }
+  bool leaves(std::size_t i) const { return unit(i).resident() && source_.leaves(i); }
+  // Whether its bytes lie in memory, on a device or in RAM.
+  bool in_memory(std::size_t i) const { return unit(i).lies.kind != DeviceKind::kDisk; }
+  c10::Device memory_of(std::size_t i) const {
+    return unit(i).resident() ? unit(i).runs_on : c10::Device(c10::kCPU);
+  }
+  bool read_directly(std::size_t i) const {
+    return unit(i).size >= kDirectSize && source_.file_of(i).has_value();
+  }
+
+  // All of a tier in one piece: host memory that a GPU is fed from apart, because it is pinned.
+  void lay_out() {
+    struct Place {
+      std::size_t unit;
+      Bytes offset;
+    };
+    struct Area {
+      Bytes size = 0;
+      std::vector<Place> places;
+    };
+    std::map<std::pair<std::string, bool>, Area> areas;  // by device, pinned
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      if (!in_memory(i) || leaves(i)) continue;
+      Area& area = areas[{memory_of(i).str(), !unit(i).resident()}];
+      const Bytes slack = memory_of(i).is_cpu() && read_directly(i) ? kReadSlack : 0;
+      area.places.push_back({i, area.size + slack});
+      area.size += round_up(unit(i).size) + 2 * slack;
+    }
+    for (const auto& [key, area] : areas) {
+      const Slab& slab = store_->add_slab(c10::Device(key.first), area.size, key.second);
+      for (const Place& place : area.places) data_[place.unit] = slab.data() + place.offset;
+    }
+  }
+
+  void find_files() {
+    std::vector<std::size_t> to_write;
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      if (in_memory(i)) continue;
+      if (const auto file = source_.file_of(i)) {
+        files_[i] = *file;
+      } else {
+        to_write.push_back(i);
+      }
+    }
+    if (to_write.empty()) return;
+    files_.merge(write_offload_file(options_.offload_folder, to_write, placed_, source_));
+  }
+
+  // A module's own weights may all be used by one op.
+  Bytes largest_module(c10::Device device, Bytes slack) const {
+    std::map<std::string, Bytes> modules;
+    Bytes largest = 0;
+    for (const Unit& candidate : placed_.units) {
+      if (candidate.resident() || candidate.runs_on != device) continue;
+      const std::string module = candidate.name.substr(0, candidate.name.rfind('.') + 1);
+      Bytes& sum = modules[module];
+      sum += Streamer::slot_size(candidate.size, slack);
+      largest = std::max(largest, sum);
+    }
+    return largest;
+  }
+
+  void make_slots() {
+    std::map<std::string, Bytes> streamed;  // slot bytes of all, by device
+    std::vector<c10::Device> devices;
+    std::vector<c10::Device> used;
+    for (const Unit& candidate : placed_.units) {
+      if (std::find(used.begin(), used.end(), candidate.runs_on) == used.end()) {
+        used.push_back(candidate.runs_on);
+      }
+      if (candidate.resident()) continue;
+      const Bytes slack = candidate.runs_on.is_cpu() ? kReadSlack : 0;
+      streamed[candidate.runs_on.str()] += Streamer::slot_size(candidate.size, slack);
+      if (std::find(devices.begin(), devices.end(), candidate.runs_on) == devices.end()) {
+        devices.push_back(candidate.runs_on);
+      }
+    }
+    if (used.size() > 1) store_->set_several_devices();
+    on_gpu_ = std::any_of(used.begin(), used.end(), [](c10::Device d) { return !d.is_cpu(); });
+    any_streamed_ = !devices.empty();
+    for (const c10::Device device : devices) {
+      const Bytes slack = device.is_cpu() ? kReadSlack : 0;
+      // Where no plan tells: one module in use while the next one comes.
+      Bytes slots = options_.slots.value_or(planned_slots(device));
+      if (!options_.slots) slots = std::max(slots, 2 * largest_module(device, slack));
+      store_->add_streamer(device, std::min(slots, streamed[device.str()]));
+    }
+    for (const PlanDevice& device : placed_.plan.devices) {
+      if (device.device.kind == DeviceKind::kGpu) {
+        store_->set_planned({c10::kCUDA, static_cast<c10::DeviceIndex>(device.device.index)},
+                            device.weights + device.slots);
+      } else if (device.device.kind == DeviceKind::kCpu) {
+        store_->set_planned(c10::kCPU, device.weights + device.slots);
+      }
+    }
+  }
+
+  Bytes planned_slots(c10::Device device) const {
+    for (const PlanDevice& planned : placed_.plan.devices) {
+      if (planned.device == (device.is_cpu() ? kCpuDevice : gpu(device.index()))) {
+        return planned.slots;
+      }
+    }
+    return 0;
+  }
+
+  void fill() {
+    std::vector<std::size_t> copied;
+    Bytes total = 0;
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      if (data_[i] != nullptr) total += unit(i).size;
+    }
+    core::Progress progress("loading", total);
+    Outcome outcome;
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      if (data_[i] == nullptr) continue;
+      if (read_directly(i)) {
+        outcome.begin();
+        start_read(i, &progress, &outcome);
+      } else {
+        copied.push_back(i);
+      }
+    }
+    copy(copied, &progress, &outcome);
+    outcome.wait();
+    progress.finish();
+  }
+
+  void start_read(std::size_t i, core::Progress* progress, Outcome* outcome) {
+    const UnitSource::FileRange range = *source_.file_of(i);
+    const int file = store_->disk().open(range.file);
+    const auto done = [this, i, progress, outcome](std::exception_ptr error) {
+      if (!error) progress->advance(unit(i).size);
+      outcome->end(named(i, error));
+    };
+    if (memory_of(i).is_cpu()) {
+      store_->disk().read({file, range.offset, unit(i).size, data_[i], done});
+      return;
+    }
+    lane(memory_of(i))
+        .fill({nullptr, file, range.offset, unit(i).size}, data_[i], {},
+              [done](std::exception_ptr error, const GpuPoint&) { done(std::move(error)); });
+  }
+
+  std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {
+    if (!error) return nullptr;
+    try {
+      std::rethrow_exception(error);
+    } catch (Error& found) {
+      Error copy = found;
+      copy.add_context(fmt::format("weight '{}'", unit(i).name));
+      return std::make_exception_ptr(copy);
+    } catch (...) {
+      return error;
+    }
+  }
+
+  // What has to be made (casts, views, quantised blocks) or is small, by a few threads.
+  void copy(const std::vector<std::size_t>& units, core::Progress* progress, Outcome* outcome) {
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+      for (std::size_t k = next++; k < units.size() && !outcome->failed(); k = next++) {
+        outcome->begin();
+        try {
+          copy_one(units[k]);
+          progress->advance(unit(units[k]).size);
+          outcome->end(nullptr);
+        } catch (...) {
+          outcome->end(named(units[k], std::current_exception()));
+        }
+      }
+    };
+    std::vector<std::jthread> threads;
+    const std::size_t count = std::min<std::size_t>(
+        units.size(), std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, kThreads));
+    for (std::size_t i = 0; i < count; ++i) threads.emplace_back(work);
+  }
+
+  void copy_one(std::size_t i) {
+    const bool host = memory_of(i).is_cpu();
+    std::vector<std::byte> buffer(host ? 0 : unit(i).size);
+    std::byte* const to = host ? data_[i] : buffer.data();
+    Bytes at = 0;
+    source_.stream(i, [&](std::span<const std::byte> piece) {
+      if (piece.size() > unit(i).size - at) {
+        throw Error(ErrorKind::kCorrupt, fmt::format("more than the {} bytes that its shape needs",
+                                                     unit(i).size));
+      }
+      std::memcpy(to + at, piece.data(), piece.size());
+      at += piece.size();
+    });
+    if (at != unit(i).size) {
+      throw Error(ErrorKind::kCorrupt,
+                  fmt::format("{} bytes where its shape needs {}", at, unit(i).size));
+    }
+    if (host) return;
+    GpuPoint ready;
+    std::exception_ptr failure;
+    lane(memory_of(i)).fill({buffer.data(), 0, 0, unit(i).size}, data_[i], {},
+                            [&](std::exception_ptr error, GpuPoint point) {
+                              failure = std::move(error);
+                              ready = std::move(point);
+                            });
+    if (failure) std::rethrow_exception(failure);
+    wait_for(ready);
+  }
+
+  Lane& lane(c10::Device device) {
+    const std::lock_guard lock(lanes_mutex_);
+    std::unique_ptr<Lane>& lane = lanes_[device.index()];
+    if (!lane) {
+      lane = make_gpu_lane(device.index(), store_->shared_disk(),
+                           store_->ledger(c10::Device(c10::kCPU)), kLoadStaging);
+    }
+    return *lane;
+  }
+
+  void change_tensors(std::size_t i) {
+    if (leaves(i)) return;
+    const Unit& placed = unit(i);
+    // Without a GPU inputs are where they belong: only what is away has to be noticed.
+    const bool marked =
+        !placed.resident() || store_->has_several_devices() || (on_gpu_ && any_streamed_);
+    any_marked_ |= marked;
+    c10::Storage storage;
+    if (placed.resident()) {
+      storage = store_->resident(placed.name, placed.runs_on, placed.size, data_[i]);
+    } else {
+      Home home{data_[i], 0, 0, placed.size};
+      if (!in_memory(i)) home = {nullptr, store_->disk().open(files_[i].file), files_[i].offset,
+                                 placed.size};
+      storage = store_->streamed(placed.name, placed.runs_on, placed.size, home);
+    }
+    for (const at::Tensor& tensor : placed.tensors) {
+      const c10::DimVector strides = placed.as_stored ? c10::DimVector(tensor.strides())
+                                                      : c10::contiguous_strides(tensor.sizes());
+      const c10::InferenceMode same_kind(tensor.is_inference());
+      const at::Tensor changed =
+          tensor_on(storage, placed.as_stored ? tensor.scalar_type() : placed.type, tensor.sizes(),
+                    strides, placed.as_stored ? tensor.storage_offset() : 0, marked);
+      tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
+    }
+  }
+
+  const PlacedModel& placed_;
+  const UnitSource& source_;
+  const DispatchOptions& options_;
+  std::shared_ptr<WeightStore> store_;
+  std::vector<std::byte*> data_;  // of each unit that lies in memory
+  std::map<std::size_t, UnitSource::FileRange> files_;
+  std::mutex lanes_mutex_;
+  std::map<int, std::unique_ptr<Lane>> lanes_;  // their ends wait for their copies
+  bool any_streamed_ = false;
+  bool any_marked_ = false;
+  bool on_gpu_ = false;
+};
+
+}  // namespace
+
+void build(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options) {
+  Builder(placed, source, options).run();
+}
+
+}  // namespace haul::runtime

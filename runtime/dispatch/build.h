@@ -1,0 +1,41 @@
+#pragma once
+
+// Makes a placement true: memory for every unit, its bytes brought there, and the model's own
+// tensors changed to lie in it. One thread.
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "core/formats/model_files.h"
+#include "haul/bytes.h"
+#include "runtime/dispatch/placement.h"
+
+namespace haul::runtime {
+
+// Where the bytes of the units come from. `fill` and `stream` may be called by several threads.
+class UnitSource {
+ public:
+  virtual ~UnitSource() = default;
+
+  struct FileRange {
+    std::filesystem::path file;
+    Bytes offset = 0;
+  };
+  // Where a unit's bytes lie in a file just as they are needed.
+  virtual std::optional<FileRange> file_of(std::size_t unit) const = 0;
+  // Gives all bytes, piece after piece.
+  virtual void stream(std::size_t unit,
+                      const std::function<void(std::span<const std::byte>)>& sink) const = 0;
+  // For weights that have to be written to the offload folder: equal only for equal bytes. Empty:
+  // unknown, so nothing that lies there is trusted.
+  virtual std::string identity() const = 0;
+  // Whether a unit is to be left as it is.
+  virtual bool leaves(std::size_t unit) const = 0;
+};
+
+void build(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options);
+
+}  // namespace haul::runtime
