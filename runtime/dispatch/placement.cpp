@@ -91,7 +91,7 @@ c10::Device real_device(Device device) {
               fmt::format("haul does not compute on '{}'", to_string(device)));
 }
 
-c10::Device main_device_of(const Plan& plan, const DispatchOptions& options) {
+c10::Device main_device_of(const Plan& plan, bool given_map, const DispatchOptions& options) {
   if (options.main_device) {
     c10::Device device = *options.main_device;
     if (device.is_cuda() && !device.has_index()) device.set_index(0);
@@ -101,9 +101,10 @@ c10::Device main_device_of(const Plan& plan, const DispatchOptions& options) {
   for (const auto& [name, device] : plan.map) {
     if (device.kind == DeviceKind::kGpu && (!first || device < *first)) first = device;
   }
-  // A plan that streams everything to a GPU has nothing that lies there.
+  // A plan that streams everything to a GPU has nothing that lies there. A user's map that names no
+  // GPU asks for the CPU.
   for (const PlanStep& step : plan.steps) {
-    if (!first && step.runs_on.kind == DeviceKind::kGpu) first = step.runs_on;
+    if (!first && !given_map && step.runs_on.kind == DeviceKind::kGpu) first = step.runs_on;
   }
   return first ? real_device(*first) : c10::Device(c10::kCPU);
 }
@@ -166,7 +167,8 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
 
   PlacedModel placed;
   placed.plan = plan_for(description, placement, options);
-  placed.main_device = main_device_of(placed.plan, options);
+  placed.main_device =
+      main_device_of(placed.plan, std::holds_alternative<DeviceMap>(placement), options);
   const bool planned = std::holds_alternative<Plan>(placement);
   PlannedExecution execution(placed.plan);
 
