@@ -1,7 +1,6 @@
 #include "runtime/tiers/disk_reader.h"
 
 #include <algorithm>
-#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "haul/error.h"
 #include "runtime/tiers/disk_file.h"
+#include "runtime/tiers/read_end.h"
 #include "runtime/tiers/read_queue.h"
 #include "runtime/tiers/read_ring.h"
 #include "runtime/tiers/reader_thread.h"
@@ -127,16 +127,9 @@ void DiskReader::read(DiskRead read) {
 }
 
 void DiskReader::read_now(int file, Bytes offset, Bytes size, std::byte* to) {
-  // Shared: the thread that sets it may still be in set_value when the waiting one goes on.
-  const auto ended = std::make_shared<std::promise<void>>();
-  read({file, offset, size, to, [ended](std::exception_ptr error) {
-          if (error) {
-            ended->set_exception(std::move(error));
-          } else {
-            ended->set_value();
-          }
-        }});
-  ended->get_future().get();
+  ReadEnd end;
+  read({file, offset, size, to, end.done()});
+  end.wait();
 }
 
 DiskReader::Counts DiskReader::counts() const {

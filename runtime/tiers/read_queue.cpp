@@ -38,7 +38,7 @@ void ReadUnderWay::end_read() {
       error_ = std::current_exception();
     }
   }
-  read_.done(error_);
+  read_.done(std::exchange(error_, nullptr));
 }
 
 void ReadQueue::push(std::shared_ptr<ReadUnderWay> read) {

@@ -10,15 +10,16 @@ namespace {
 
 class Uring : public ReadRing {
  public:
-  // Throws the negative errno.
-  explicit Uring(int depth) : depth_(depth) {
-    const int code = ::io_uring_queue_init(static_cast<unsigned>(depth), &ring_, 0);
-    if (code < 0) throw code;
+  explicit Uring(int depth)
+      : depth_(depth),
+        opened_(::io_uring_queue_init(static_cast<unsigned>(depth), &ring_, 0) == 0) {}
+  ~Uring() override {
+    if (opened_) ::io_uring_queue_exit(&ring_);
   }
-  ~Uring() override { ::io_uring_queue_exit(&ring_); }
   Uring(const Uring&) = delete;
   Uring& operator=(const Uring&) = delete;
 
+  bool opened() const { return opened_; }
   int depth() const override { return depth_; }
 
   void begin(int descriptor, Bytes offset, std::span<std::byte> to, void* tag) override {
@@ -63,19 +64,18 @@ class Uring : public ReadRing {
 
  private:
   int depth_;
-  int under_way_ = 0;
   io_uring ring_{};
+  bool opened_;
+  int under_way_ = 0;
   std::vector<Ended> refused_;
 };
 
 }  // namespace
 
 std::unique_ptr<ReadRing> make_uring(int depth) {
-  try {
-    return std::make_unique<Uring>(std::max(depth, 1));
-  } catch (int) {
-    return nullptr;
-  }
+  auto ring = std::make_unique<Uring>(std::max(depth, 1));
+  if (!ring->opened()) return nullptr;
+  return ring;
 }
 
 }  // namespace haul::runtime

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <future>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "haul/bytes.h"
 #include "runtime/tiers/disk_reader.h"
+#include "runtime/tiers/read_end.h"
 
 namespace haul::test {
 
@@ -54,18 +53,11 @@ class ReadTarget {
   Bytes begin_ = 0;
 };
 
-// Starts a read; the future gives its result or throws its error.
-inline std::future<void> start_read(runtime::DiskReader& reader, int file, Bytes offset, Bytes size,
-                                    std::byte* to) {
-  const auto ended = std::make_shared<std::promise<void>>();
-  reader.read({file, offset, size, to, [ended](std::exception_ptr error) {
-                 if (error) {
-                   ended->set_exception(error);
-                 } else {
-                   ended->set_value();
-                 }
-               }});
-  return ended->get_future();
+inline runtime::ReadEnd start_read(runtime::DiskReader& reader, int file, Bytes offset, Bytes size,
+                                   std::byte* to) {
+  runtime::ReadEnd end;
+  reader.read({file, offset, size, to, end.done()});
+  return end;
 }
 
 }  // namespace haul::test

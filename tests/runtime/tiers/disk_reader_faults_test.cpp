@@ -131,7 +131,7 @@ TEST_P(DiskReaderFaults, UnderRandomFaultsEachReadEndsOnceRightOrWithAnError) {
   for (int round = 0; round < 100; ++round) {
     std::vector<std::unique_ptr<ReadTarget>> targets;
     std::vector<Bytes> offsets;
-    std::vector<std::future<void>> ends;
+    std::vector<ReadEnd> ends;
     for (int i = 0; i < 8; ++i) {
       const Bytes offset = shapes() % 600'000;
       const Bytes size = shapes() % 400'000;
@@ -141,7 +141,7 @@ TEST_P(DiskReaderFaults, UnderRandomFaultsEachReadEndsOnceRightOrWithAnError) {
     }
     for (std::size_t i = 0; i < ends.size(); ++i) {
       try {
-        ends[i].get();
+        ends[i].wait();
         ASSERT_TRUE(targets[i]->holds(bytes_, offsets[i]));
         ++right;
       } catch (const Error& error) {
