@@ -258,7 +258,7 @@ DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const
     const Device device = device_of(model.world, choices[u]);
     for (const Index key : model.keys[u]) map[key] = device;
   }
-  return clean ? cleaned(sizes, map) : named(sizes, map);
+  return named(sizes, clean ? cleaned(sizes, map) : map);
 }
 
 std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSizes& sizes,
