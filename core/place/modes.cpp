@@ -6,6 +6,7 @@ namespace haul::core {
 
 UnitOrder first_uses(const World& world) {
   UnitOrder result;
+  result.reserve(world.units.size());
   std::vector<bool> seen(world.units.size());
   for (const std::uint32_t u : world.order) {
     if (!seen[u]) result.push_back(u);
@@ -94,41 +95,35 @@ std::optional<Choices> balanced_choices(const World& world, bool low_first) {
       &fullest);
 }
 
-std::vector<Choices> sequential_choices(const World& world, int slots) {
-  std::vector<Choices> result;
-  if (world.executors.empty()) return result;
-  const UnitOrder units = first_uses(world);
+Choices sequential_choices(const World& world, int slots, std::uint8_t target) {
+  Choices choices(world.units.size());
   const std::vector<std::uint8_t> gpus = by_index(world);
   Size piece = 0;
   for (const Unit& unit : world.units) piece = std::max(piece, unit.piece);
-  for (std::uint8_t target = 0; target < world.executors.size(); ++target) {
-    std::vector<Size> free;
-    for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
-    const bool on_cpu = world.executors[target].link == 0;
-    free[target] -= slots * piece;
-    Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
-    Choices choices(world.units.size());
-    for (const std::uint32_t u : units) {
-      const Unit& unit = world.units[u];
-      const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
-        return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
-      });
-      if (place != gpus.end()) {
-        choices[u] = {*place, Store::kHere};
-        free[*place] -= unit.weights + unit.extra;
-        if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
-        continue;
-      }
-      choices[u] = {target, Store::kDisk};
-      free[target] -= unit.extra;
-      if (unit.weights <= ram) {
-        choices[u].store = on_cpu ? Store::kHere : Store::kRam;
-        ram -= unit.weights;
-      }
+  std::vector<Size> free;
+  for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
+  const bool on_cpu = world.executors[target].link == 0;
+  free[target] -= slots * piece;
+  Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
+  for (const std::uint32_t u : first_uses(world)) {
+    const Unit& unit = world.units[u];
+    const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
+      return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
+    });
+    if (place != gpus.end()) {
+      choices[u] = {*place, Store::kHere};
+      free[*place] -= unit.weights + unit.extra;
+      if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
+      continue;
     }
-    result.push_back(std::move(choices));
+    choices[u] = {target, Store::kDisk};
+    free[target] -= unit.extra;
+    if (unit.weights <= ram) {
+      choices[u].store = on_cpu ? Store::kHere : Store::kRam;
+      ram -= unit.weights;
+    }
   }
-  return result;
+  return choices;
 }
 
 std::vector<Choices> all_on_disk(const World& world) {

@@ -7,32 +7,18 @@ namespace {
 
 using Index = ModuleSizes::Index;
 
-// The entries below a node: how many, up to two, and their device where they agree.
-struct Below {
-  int count = 0;
-  bool agree = true;
-  Device device;
-
-  void add(int entries, bool same, Device other) {
-    if (entries == 0) return;
-    if (count == 0) device = other;
-    agree = agree && same && device == other;
-    count = count + entries > 1 ? 2 : 1;
-  }
-};
-
-struct Entry {
-  Index node;
-  Device device;
-};
-
 // Names entries and sorts them by name: each module's children by their own parts of the name,
 // which are shorter and fewer than all names.
 class Namer {
  public:
-  // The entries are in the order of the nodes.
-  Namer(const ModuleSizes& sizes, const std::vector<Entry>& entries)
-      : sizes_(sizes), entries_(entries) {}
+  Namer(const ModuleSizes& sizes, const NodeMap& entries, bool clean)
+      : sizes_(sizes), entries_(entries), same_until_(entries.size()) {
+    for (std::size_t i = entries.size(); i-- > 0;) {
+      const bool same =
+          clean && i + 1 < entries.size() && entries[i].device == entries[i + 1].device;
+      same_until_[i] = same ? same_until_[i + 1] : static_cast<std::uint32_t>(i + 1);
+    }
+  }
 
   DeviceMap run() && {
     result_.reserve(entries_.size());
@@ -50,8 +36,11 @@ class Namer {
   };
 
   void add(Index node, std::size_t begin, std::size_t end) {
-    if (entries_[begin].node == node) result_.emplace_back(path_, entries_[begin++].device);
-    if (begin == end) return;
+    const bool together = end - begin > 1 && same_until_[begin] >= end;
+    if (together || entries_[begin].node == node) {
+      result_.emplace_back(path_, entries_[begin].device);
+      return;
+    }
     const std::size_t first = groups_.size();
     for (Index child = ModuleSizes::first_child(node); begin < end; child = sizes_.next(child)) {
       const std::size_t group = begin;
@@ -78,19 +67,20 @@ class Namer {
   std::uint64_t start_of(Index child) {
     const std::string& segment = *sizes_[child].segment;
     std::uint64_t start = 0;
-    for (std::size_t i = 0; i < 8; ++i) {
-      start = start << 8 | (i < segment.size() ? static_cast<unsigned char>(segment[i]) : 0U);
-    }
-    // "a-b" is before "a.c", although "a" is before "a-b".
+    unsigned shift = 64;
     for (const char c : segment) {
-      if (static_cast<unsigned char>(c) <= '.') whole_names_differ_ = true;
+      const auto byte = static_cast<unsigned char>(c);
+      // "a-b" is before "a.c", although "a" is before "a-b".
+      if (byte <= '.') whole_names_differ_ = true;
+      if (shift > 0) start |= std::uint64_t{byte} << (shift -= 8);
     }
     return start;
   }
 
   const ModuleSizes& sizes_;
-  const std::vector<Entry>& entries_;
-  std::vector<Group> groups_;  // of every module on the path
+  const NodeMap& entries_;
+  std::vector<std::uint32_t> same_until_;  // by entry: up to where the device stays the same
+  std::vector<Group> groups_;              // of every module on the path
   std::string path_;
   bool whole_names_differ_ = false;
   DeviceMap result_;
@@ -98,44 +88,35 @@ class Namer {
 
 }  // namespace
 
-std::string full_name(const ModuleSizes& sizes, Index node) {
-  std::size_t length = 0;
-  for (Index i = node; i != ModuleSizes::kRoot; i = sizes[i].parent) {
-    length += sizes[i].segment->size() + 1;
+std::string Names::operator()(Index node) {
+  if (node == ModuleSizes::kRoot) return {};
+  if (sizes_[node].parent != parent_) {
+    parent_ = sizes_[node].parent;
+    path_ = sizes_.name(parent_);
+    if (parent_ != ModuleSizes::kRoot) path_ += '.';
   }
-  std::string name(length == 0 ? 0 : length - 1, '.');
-  std::size_t at = name.size();
-  for (Index i = node; i != ModuleSizes::kRoot; i = sizes[i].parent) {
-    const std::string& segment = *sizes[i].segment;
-    at -= segment.size();
-    segment.copy(name.data() + at, segment.size());
-    if (at > 0) --at;
-  }
+  const std::string& segment = *sizes_[node].segment;
+  std::string name;
+  name.reserve(path_.size() + segment.size());
+  name += path_;
+  name += segment;
   return name;
 }
 
-DeviceMap named(const ModuleSizes& sizes, const NodeMap& map) {
-  std::vector<Entry> entries;
-  for (Index i = 0; i < map.size(); ++i) {
-    if (map[i]) entries.push_back({i, *map[i]});
-  }
-  return Namer(sizes, entries).run();
+DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean) {
+  return Namer(sizes, map, clean).run();
 }
 
-NodeMap cleaned(const ModuleSizes& sizes, const NodeMap& map) {
-  std::vector<Below> below(map.size());
-  for (Index i = static_cast<Index>(map.size()); --i > 0;) {
-    Below& parent = below[sizes[i].parent];
-    parent.add(below[i].count, below[i].agree, below[i].device);
-    if (map[i]) parent.add(1, true, *map[i]);
+std::optional<Device> device_at(const ModuleSizes& sizes, const NodeMap& map, Index node) {
+  auto found = std::upper_bound(map.begin(), map.end(), node,
+                                [](Index n, const NodeEntry& entry) { return n < entry.node; });
+  if (found != map.begin() && node < sizes[(found - 1)->node].end) return (found - 1)->device;
+  if (found == map.end() || found->node >= sizes[node].end) return std::nullopt;
+  const Device device = found->device;
+  for (; found != map.end() && found->node < sizes[node].end; ++found) {
+    if (found->device != device) return std::nullopt;
   }
-  NodeMap result(map.size());
-  for (Index i = 0; i < map.size();) {
-    const bool together = below[i].count > 1 && below[i].agree;
-    result[i] = together ? below[i].device : map[i];
-    i = together ? sizes[i].end : i + 1;
-  }
-  return result;
+  return device;
 }
 
 }  // namespace haul::core

@@ -10,15 +10,32 @@
 
 namespace haul::core {
 
-// By node: the device of the entry that stands there.
-using NodeMap = std::vector<std::optional<Device>>;
+struct NodeEntry {
+  ModuleSizes::Index node;
+  Device device;
+};
+// In the order of the nodes; none stands below another.
+using NodeMap = std::vector<NodeEntry>;
 
-// ModuleSizes::name in one allocation.
-std::string full_name(const ModuleSizes& sizes, ModuleSizes::Index node);
+// ModuleSizes::name, quick for many nodes in order: those of one module share their path.
+class Names {
+ public:
+  // `sizes` must outlive it.
+  explicit Names(const ModuleSizes& sizes) : sizes_(sizes) {}
 
-// Sorted by name.
-DeviceMap named(const ModuleSizes& sizes, const NodeMap& map);
-// As clean_device_map, in linear time. The root has no entry of its own.
-NodeMap cleaned(const ModuleSizes& sizes, const NodeMap& map);
+  std::string operator()(ModuleSizes::Index node);
+
+ private:
+  const ModuleSizes& sizes_;
+  ModuleSizes::Index parent_ = ModuleSizes::kRoot;
+  std::string path_;  // of the parent, with a dot at its end
+};
+
+// Sorted by name; cleaned as clean_device_map does it, or as it is. In about linear time.
+DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean);
+
+// The device of a node by the entry at or above it, or by those below where they agree.
+std::optional<Device> device_at(const ModuleSizes& sizes, const NodeMap& map,
+                                ModuleSizes::Index node);
 
 }  // namespace haul::core

@@ -73,7 +73,13 @@ class PeerPlanner {
     slots_.push_back({kDiskDevice, 0});
   }
 
-  const NodeMap& placed() const { return placed_; }
+  NodeMap placed() const {
+    NodeMap result;
+    for (Index i = 0; i < placed_.size(); ++i) {
+      if (placed_[i] > 0) result.push_back({i, slots_[placed_[i] - 1].device});
+    }
+    return result;
+  }
   // Whether a module with saved buffers of its own was split: the peer forgets those.
   bool loses_buffers() const { return loses_buffers_; }
 
@@ -206,13 +212,14 @@ class PeerPlanner {
 
   void place(Index node, const Companions& companions, Slot* slot) {
     slot->used = plus(slot->used, companions.bits);
-    placed_[node] = slot->device;
+    const auto number = static_cast<std::uint32_t>(slot - slots_.data() + 1);
+    placed_[node] = number;
     for (const Index entry : companions.entries) {
       if (queue_.contains(entry)) {
         queue_.remove(entry);
         layers_.drop(entry);
       }
-      placed_[entry] = slot->device;
+      placed_[entry] = number;
     }
     if (buffers_ && sizes_[node].module != nullptr) {
       slot->buffers = plus(slot->buffers, buffer_bits(node));
@@ -286,7 +293,7 @@ class PeerPlanner {
     const ModuleSizes& buffers = *buffers_;
     Signed bits = signed_bits(buffers[node].bits);
     for (const auto& [relative, element_bits] : options_.sizes.special_bits) {
-      const auto buffer = buffers.find(core::full_name(sizes_, node) + "." + relative);
+      const auto buffer = buffers.find(sizes_.name(node) + "." + relative);
       if (!buffer || buffers[*buffer].kind != ModuleSizes::Kind::kBuffer) continue;
       const std::uint64_t count = element_count(*buffers[*buffer].shape);
       bits += signed_bits(count * static_cast<std::uint64_t>(element_bits)) -
@@ -321,8 +328,8 @@ class PeerPlanner {
   PeerQueue queue_;
   std::vector<Slot> slots_;
   std::size_t current_ = 0;
-  NodeMap placed_;
-  bool loses_buffers_ = false;  // of a kind that is saved
+  std::vector<std::uint32_t> placed_;  // by node: its slot, from 1
+  bool loses_buffers_ = false;         // of a kind that is saved
   std::uint32_t search_ = 0;
   std::vector<std::uint32_t> searched_;  // by node: the last search that put it on its list
   std::vector<std::uint32_t> taken_;     // and the last that took it off
@@ -361,13 +368,13 @@ InferredMap infer_auto_device_map(const Description& description, const ModuleSi
   const auto finish = [&](PeerPlanner planner, std::string peer_failure) {
     InferredMap result = planner.run();
     result.peer_failure = std::move(peer_failure);
-    const NodeMap& placed = planner.placed();
-    result.map = named(sizes, options.clean_result ? cleaned(sizes, placed) : placed);
+    const NodeMap placed = planner.placed();
+    result.map = named(sizes, placed, options.clean_result);
     if (!planner.loses_buffers()) return result;
     const DeviceMapCheck check = check_device_map(description, result.map);
     if (check.covers_everything()) return result;
     if (result.peer_failure.empty()) result.peer_failure = "rejected";
-    DeviceMap whole = named(sizes, placed);
+    DeviceMap whole = named(sizes, placed, false);
     for (auto& entry : lost_buffers(whole, check.uncovered)) whole.push_back(std::move(entry));
     result.map = options.clean_result ? clean_device_map(whole) : sorted(std::move(whole));
     return result;
@@ -385,7 +392,7 @@ std::optional<NodeMap> infer_node_map(const Description& description, const Modu
     PeerPlanner planner(description, sizes, memory, options, false);
     planner.run();
     if (planner.loses_buffers()) return std::nullopt;
-    return cleaned(sizes, planner.placed());
+    return planner.placed();
   } catch (const PeerIndexError&) {
     return std::nullopt;
   }

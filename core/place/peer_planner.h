@@ -13,7 +13,7 @@ namespace haul::core {
 InferredMap infer_auto_device_map(const Description& description, const ModuleSizes& sizes,
                                   const MaxMemory& memory, const MapOptions& options);
 
-// The cleaned map alone; nothing where the peer would fail, or split a module with saved buffers.
+// The map alone; nothing where the peer would fail, or split a module with saved buffers.
 std::optional<NodeMap> infer_node_map(const Description& description, const ModuleSizes& sizes,
                                       const MaxMemory& memory, const MapOptions& options);
 

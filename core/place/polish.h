@@ -9,7 +9,7 @@
 namespace haul::core {
 
 // Moves single units while that makes the pass faster, and then takes units off disk and RAM where
-// it costs no time. `tries` bounds the predictions made.
+// it costs no time. `tries` bounds the moves looked at.
 void improve(const World& world, Choices* choices, std::size_t tries);
 
 // Equal units trade places so that each executor has its work in one run, where that saves hops.

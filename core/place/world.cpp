@@ -68,6 +68,14 @@ bool give_slots(const World& world, const std::vector<Load>& loads, Timing* timi
 
 }  // namespace
 
+int hops_of(const World& world, const Choices& choices) {
+  int hops = 0;
+  for (std::size_t i = 1; i < world.order.size(); ++i) {
+    if (choices[world.order[i]].executor != choices[world.order[i - 1]].executor) ++hops;
+  }
+  return hops;
+}
+
 Timing predict(const World& world, const Choices& choices) {
   const std::size_t count = world.executors.size();
   Timing timing;
@@ -106,9 +114,7 @@ Timing predict(const World& world, const Choices& choices) {
     if (executor.link > 0) timing.link[e] = copied / executor.link;
   }
   timing.disk = static_cast<double>(timing.disk_used) / world.disk_bandwidth;
-  for (std::size_t i = 1; i < world.order.size(); ++i) {
-    if (choices[world.order[i]].executor != choices[world.order[i - 1]].executor) ++timing.hops;
-  }
+  timing.hops = hops_of(world, choices);
   timing.chain += timing.hops * world.hop;
   timing.fits = give_slots(world, loads, &timing);
   if (!timing.fits) return timing;

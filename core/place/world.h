@@ -95,6 +95,8 @@ std::vector<Choice> allowed_choices(const World& world);
 double compute_seconds(const Unit& unit, const Executor& executor);
 // Of copies, from where the choice keeps weights to its executor.
 double copy_seconds(const World& world, Size weights, Choice choice);
+// Times that the work moves from one executor to another.
+int hops_of(const World& world, const Choices& choices);
 Timing predict(const World& world, const Choices& choices);
 // No choice of places that fits can be faster; docs/guide/plan.md has the proof.
 double lower_bound(const World& world);
