@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -10,7 +9,7 @@ namespace haul::core {
 namespace {
 
 // Worlds with more units are filled with fewer attempts.
-constexpr std::size_t kManyUnits = 2000;
+constexpr std::size_t kManyUnits = 256;
 
 // Takes a share of a sequence, spread evenly by bytes.
 class Spread {
@@ -251,17 +250,6 @@ void offer_best_cpu_share(const World& world, const UnitOrder& units, Recipe rec
     if (best->proven()) return;
   }
   try_count(high);
-}
-
-// No limit, and the piece that most of the model is made of.
-std::vector<Size> piece_limits(const World& world) {
-  std::map<Size, Size> weights;
-  for (const Unit& unit : world.units) weights[unit.piece] += unit.weights;
-  const auto common =
-      std::max_element(weights.begin(), weights.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (common->first == weights.rbegin()->first) return {kNoLimit};
-  return {kNoLimit, common->first};
 }
 
 std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {

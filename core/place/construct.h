@@ -19,8 +19,12 @@ void offer_fast(const World& world, Best* best);
 std::optional<Choices> balanced_choices(const World& world, bool low_first);
 
 // The first device that still has room, in the order GPUs, RAM, disk. The executor `target`
-// computes what lies in RAM or on disk and keeps `slots` for it.
-Choices sequential_choices(const World& world, int slots, std::uint8_t target);
+// computes what lies in RAM or on disk and keeps `slots` for it. Units with pieces over the limit
+// come first, so that they need not be copied and slots can be small.
+Choices sequential_choices(const World& world, int slots, std::uint8_t target,
+                           Size limit = kNoLimit);
+// No limit, and the piece that most of the model is made of.
+std::vector<Size> piece_limits(const World& world);
 
 // Everything on disk, copied to one executor.
 std::vector<Choices> all_on_disk(const World& world);

@@ -1,12 +1,13 @@
 #include <algorithm>
+#include <map>
 
 #include "core/place/construct.h"
 
 namespace haul::core {
 
 UnitOrder first_uses(const World& world) {
+  if (world.order.size() == world.units.size()) return world.order;
   UnitOrder result;
-  result.reserve(world.units.size());
   std::vector<bool> seen(world.units.size());
   for (const std::uint32_t u : world.order) {
     if (!seen[u]) result.push_back(u);
@@ -22,6 +23,16 @@ std::vector<std::uint8_t> by_index(const World& world) {
   }
   if (result.empty()) result.push_back(0);
   return result;
+}
+
+std::vector<Size> piece_limits(const World& world) {
+  std::map<Size, Size> weights;
+  for (const Unit& unit : world.units) weights[unit.piece] += unit.weights;
+  const auto common =
+      std::max_element(weights.begin(), weights.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (common == weights.end() || common->first == weights.rbegin()->first) return {kNoLimit};
+  return {kNoLimit, common->first};
 }
 
 namespace {
@@ -95,17 +106,22 @@ std::optional<Choices> balanced_choices(const World& world, bool low_first) {
       &fullest);
 }
 
-Choices sequential_choices(const World& world, int slots, std::uint8_t target) {
+Choices sequential_choices(const World& world, int slots, std::uint8_t target, Size limit) {
   Choices choices(world.units.size());
   const std::vector<std::uint8_t> gpus = by_index(world);
   Size piece = 0;
-  for (const Unit& unit : world.units) piece = std::max(piece, unit.piece);
+  for (const Unit& unit : world.units) {
+    if (unit.piece <= limit) piece = std::max(piece, unit.piece);
+  }
   std::vector<Size> free;
   for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
   const bool on_cpu = world.executors[target].link == 0;
   free[target] -= slots * piece;
   Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
-  for (const std::uint32_t u : first_uses(world)) {
+  UnitOrder units = first_uses(world);
+  std::stable_partition(units.begin(), units.end(),
+                        [&](std::uint32_t u) { return world.units[u].piece > limit; });
+  for (const std::uint32_t u : units) {
     const Unit& unit = world.units[u];
     const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
       return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];

@@ -88,13 +88,22 @@ class Namer {
 
 }  // namespace
 
+void Names::enter(Index module) {
+  while (!steps_.empty() &&
+         !(steps_.back().module <= module && module < sizes_[steps_.back().module].end)) {
+    path_.resize(steps_.back().length);
+    steps_.pop_back();
+  }
+  if (module == ModuleSizes::kRoot || (!steps_.empty() && steps_.back().module == module)) return;
+  enter(sizes_[module].parent);
+  steps_.push_back({module, path_.size()});
+  path_ += *sizes_[module].segment;
+  path_ += '.';
+}
+
 std::string Names::operator()(Index node) {
   if (node == ModuleSizes::kRoot) return {};
-  if (sizes_[node].parent != parent_) {
-    parent_ = sizes_[node].parent;
-    path_ = sizes_.name(parent_);
-    if (parent_ != ModuleSizes::kRoot) path_ += '.';
-  }
+  enter(sizes_[node].parent);
   const std::string& segment = *sizes_[node].segment;
   std::string name;
   name.reserve(path_.size() + segment.size());

@@ -17,7 +17,7 @@ struct NodeEntry {
 // In the order of the nodes; none stands below another.
 using NodeMap = std::vector<NodeEntry>;
 
-// ModuleSizes::name, quick for many nodes in order: those of one module share their path.
+// ModuleSizes::name, quick for many nodes in order: neighbours share most of their path.
 class Names {
  public:
   // `sizes` must outlive it.
@@ -26,9 +26,17 @@ class Names {
   std::string operator()(ModuleSizes::Index node);
 
  private:
+  // Makes path_ that of a module.
+  void enter(ModuleSizes::Index module);
+
+  struct Step {
+    ModuleSizes::Index module;
+    std::size_t length;  // of the path before it
+  };
+
   const ModuleSizes& sizes_;
-  ModuleSizes::Index parent_ = ModuleSizes::kRoot;
-  std::string path_;  // of the parent, with a dot at its end
+  std::vector<Step> steps_;  // the modules on the path
+  std::string path_;         // with a dot at its end
 };
 
 // Sorted by name; cleaned as clean_device_map does it, or as it is. In about linear time.

@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::size_t kMoves = 10'000;  // that improve() may look at
 
-void offer_sequential(const World& world, int slots, Best* best) {
+void offer_sequential(const World& world, int slots, Size limit, Best* best) {
   for (std::uint8_t target = 0; target < world.executors.size() && !best->proven(); ++target) {
-    best->offer(sequential_choices(world, slots, target));
+    best->offer(sequential_choices(world, slots, target, limit));
   }
 }
 
@@ -23,10 +23,12 @@ std::optional<Choices> fastest(const World& world, double bound,
                                const std::function<std::vector<Choices>()>& more) {
   Best best(world, bound);
   offer_resident(world, &best);
-  if (!best.proven()) offer_sequential(world, 2, &best);
+  for (const Size limit : piece_limits(world)) {
+    if (!best.proven()) offer_sequential(world, 2, limit, &best);
+  }
   if (!best.proven()) offer_fast(world, &best);
   for (const int slots : {0, 1}) {
-    if (!best.proven()) offer_sequential(world, slots, &best);
+    if (!best.proven()) offer_sequential(world, slots, kNoLimit, &best);
   }
   if (!best.choices()) {
     for (Choices& choices : all_on_disk(world)) best.offer(std::move(choices));
@@ -35,7 +37,7 @@ std::optional<Choices> fastest(const World& world, double bound,
     for (Choices& choices : more()) best.offer(std::move(choices));
   }
   std::optional<Choices> result = best.choices();
-  if (result) improve(world, &*result, kMoves);
+  if (result && !best.proven()) improve(world, &*result, kMoves);
   return result;
 }
 
@@ -61,7 +63,7 @@ std::optional<Placement> place(const World& world, MapMode mode,
   if (mode == MapMode::kSequential) {
     Best first(world, bound);
     for (const int slots : {0, 2, 1}) {
-      if (!first.choices()) offer_sequential(world, slots, &first);
+      if (!first.choices()) offer_sequential(world, slots, kNoLimit, &first);
     }
     best = first.choices();
   } else if (mode != MapMode::kAuto) {

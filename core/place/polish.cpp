@@ -137,7 +137,7 @@ void gather_runs(const World& world, Choices* choices) {
   const std::vector<std::uint32_t> kinds = kinds_of(world, &kind_count);
   const bool cpu = world.computes_on_cpu() && busy.back();
   for (const bool cpu_first : {true, false}) {
-    if (cpu_first && !cpu) continue;
+    if ((cpu_first && !cpu) || hops < used) continue;
     std::vector<std::size_t> ranks(world.executors.size());
     for (std::size_t e = 0; e < ranks.size(); ++e) {
       ranks[e] = cpu_first ? (e + 1) % ranks.size() : e;
@@ -151,34 +151,45 @@ void gather_runs(const World& world, Choices* choices) {
 }
 
 void spread_evenly(const World& world, Choices* choices) {
-  const UnitOrder units = first_uses(world);
-  std::size_t begin = 0;
-  while (begin < units.size()) {
-    const Unit& unit = world.units[units[begin]];
-    const std::uint8_t executor = (*choices)[units[begin]].executor;
+  // Of one kind of units in one row: how many lie where, and in parts of `total` how far each kind
+  // of store is behind its share.
+  struct Shares {
+    std::int64_t total = 0;
     std::array<std::int64_t, 3> count{};
-    std::size_t end = begin;
-    while (end < units.size() && world.units[units[end]] == unit &&
-           (*choices)[units[end]].executor == executor) {
-      ++count[static_cast<std::size_t>((*choices)[units[end++]].store)];
-    }
-    const auto total = static_cast<std::int64_t>(end - begin);
-    if (*std::max_element(count.begin(), count.end()) == total) {
-      begin = end;
-      continue;
-    }
-    // At each place the kind that is furthest behind its share; all in parts of `total`.
     std::array<std::int64_t, 3> behind{};
-    std::array<std::int64_t, 3> left = count;
-    for (; begin < end; ++begin) {
+    std::array<std::int64_t, 3> left{};
+  };
+  const UnitOrder units = first_uses(world);
+  std::size_t kind_count = 0;
+  const std::vector<std::uint32_t> kinds = kinds_of(world, &kind_count);
+  std::vector<Shares> shares(kind_count);
+  for (std::size_t begin = 0, end = 0; begin < units.size(); begin = end) {
+    const std::uint8_t executor = (*choices)[units[begin]].executor;
+    bool mixed = false;
+    for (end = begin; end < units.size(); ++end) {
+      const Choice choice = (*choices)[units[end]];
+      if (choice.executor != executor) break;
+      Shares& share = shares[kinds[units[end]]];
+      ++share.total;
+      const std::int64_t count = ++share.count[static_cast<std::size_t>(choice.store)];
+      share.left = share.count;
+      mixed = mixed || count < share.total;
+    }
+    for (std::size_t i = begin; i < end && mixed; ++i) {
+      Shares& share = shares[kinds[units[i]]];
       std::size_t furthest = 3;
-      for (std::size_t kind = 0; kind < count.size(); ++kind) {
-        behind[kind] += count[kind];
-        if (left[kind] > 0 && (furthest == 3 || behind[kind] > behind[furthest])) furthest = kind;
+      for (std::size_t store = 0; store < 3; ++store) {
+        share.behind[store] += share.count[store];
+        if (share.left[store] == 0) continue;
+        if (furthest == 3 || share.behind[store] > share.behind[furthest]) furthest = store;
       }
-      behind[furthest] -= total;
-      --left[furthest];
-      (*choices)[units[begin]].store = static_cast<Store>(furthest);
+      share.behind[furthest] -= share.total;
+      --share.left[furthest];
+      (*choices)[units[i]].store = static_cast<Store>(furthest);
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      Shares& share = shares[kinds[units[i]]];
+      if (share.total > 0) share = {};
     }
   }
 }

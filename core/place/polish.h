@@ -15,7 +15,7 @@ void improve(const World& world, Choices* choices, std::size_t tries);
 // Equal units trade places so that each executor has its work in one run, where that saves hops.
 void gather_runs(const World& world, Choices* choices);
 
-// Among equal units in a row on one executor, those that are copied lie evenly between the others,
+// Among equal units of a row on one executor, those that are copied lie evenly between the others,
 // so that there is always work to hide a copy behind. Changes no figure.
 void spread_evenly(const World& world, Choices* choices);
 

@@ -131,6 +131,7 @@ TEST(Place, EqualsBruteForceWithCachesLookupsAndFixedCosts) {
     for (Executor& executor : world.executors) executor.fixed = pick(0, 2);
     if (sizes.size() > 2) world.order.push_back(0);
     expect_best(world);
+    ASSERT_EQ(test::fits_somewhere(world), brute_force(world).fits) << "the judges disagree";
     if (HasFatalFailure()) return;
   }
 }
