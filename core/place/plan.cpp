@@ -297,6 +297,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
       timing = std::move(placement->timing);
       plan.best_possible = placement->bound;
       plan.proven_best = placement->proven && request.mode == MapMode::kAuto;
+      if (plan.proven_best) plan.best_possible = timing->seconds;
       plan.map = to_device_map(model, sizes, *choices, request.options.clean_result);
     }
   }
