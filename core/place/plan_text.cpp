@@ -141,7 +141,7 @@ std::vector<std::string> explain(const Plan& plan, const Profile& profile) {
     result.push_back("It is proven that no placement is faster.");
   } else if (plan.best_possible > 0) {
     result.push_back(
-        fmt::format("No placement can take less than {}: this one is within {:.1f} % of the best.",
+        fmt::format("No placement can take less than {}: this one is within {:.2f} % of the best.",
                     seconds_words(plan.best_possible), 100 * plan.gap()));
   }
   if (!profile.measured) {
