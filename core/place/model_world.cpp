@@ -37,15 +37,12 @@ class Builder {
   }
 
   void walk(Index node) {
-    const ModuleSpec* module = sizes_[node].module;
-    const bool whole =
-        module == nullptr || module->children.empty() ||
-        (node != ModuleSizes::kRoot && contains(options_.no_split, module->class_name));
+    const bool divisible = has_modules(node);
+    const bool whole = !divisible || (node != ModuleSizes::kRoot && !options_.no_split.empty() &&
+                                      contains(options_.no_split, sizes_[node].module->class_name));
     const Size bytes = to_size(whole_bytes(sizes_[node].bits));
-    const bool too_large =
-        bytes > largest_device_ && module != nullptr && !module->children.empty();
-    if (whole && !too_large) {
-      add(node, bytes, module != nullptr && !module->children.empty());
+    if (whole && !(divisible && bytes > largest_device_)) {
+      add(node, bytes, divisible);
       return;
     }
     for (Index i = ModuleSizes::first_child(node); i != sizes_[node].end; i = sizes_.next(i)) {
@@ -111,6 +108,14 @@ class Builder {
     }
     units.push_back(unit);
     if (is_block) blocks_.push_back(units.size() - 1);
+  }
+
+  // Below it. Tensors come first, and a module without modules below it has few.
+  bool has_modules(Index node) const {
+    for (Index i = ModuleSizes::first_child(node); i < sizes_[node].end; ++i) {
+      if (sizes_[i].module != nullptr) return true;
+    }
+    return false;
   }
 
   bool has_tensors(Index node) const {

@@ -27,7 +27,13 @@ std::vector<std::uint8_t> by_index(const World& world) {
 
 std::vector<Size> piece_limits(const World& world) {
   std::map<Size, Size> weights;
-  for (const Unit& unit : world.units) weights[unit.piece] += unit.weights;
+  auto last = weights.end();
+  for (const Unit& unit : world.units) {
+    if (last == weights.end() || last->first != unit.piece) {
+      last = weights.try_emplace(unit.piece, 0).first;
+    }
+    last->second += unit.weights;
+  }
   const auto common =
       std::max_element(weights.begin(), weights.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -119,8 +125,10 @@ Choices sequential_choices(const World& world, int slots, std::uint8_t target, S
   free[target] -= slots * piece;
   Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
   UnitOrder units = first_uses(world);
-  std::stable_partition(units.begin(), units.end(),
-                        [&](std::uint32_t u) { return world.units[u].piece > limit; });
+  if (limit < kNoLimit) {
+    std::stable_partition(units.begin(), units.end(),
+                          [&](std::uint32_t u) { return world.units[u].piece > limit; });
+  }
   for (const std::uint32_t u : units) {
     const Unit& unit = world.units[u];
     const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {

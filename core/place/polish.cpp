@@ -150,7 +150,7 @@ void gather_runs(const World& world, Choices* choices) {
   }
 }
 
-void spread_evenly(const World& world, Choices* choices) {
+void spread_evenly(const World& world, const std::vector<int>& slots, Choices* choices) {
   // Of one kind of units in one row: how many lie where, and in parts of `total` how far each kind
   // of store is behind its share.
   struct Shares {
@@ -158,6 +158,8 @@ void spread_evenly(const World& world, Choices* choices) {
     std::array<std::int64_t, 3> count{};
     std::array<std::int64_t, 3> behind{};
     std::array<std::int64_t, 3> left{};
+    std::size_t store = 0;  // of the group that is being placed
+    std::int64_t more = 0;  // units in it
   };
   const UnitOrder units = first_uses(world);
   std::size_t kind_count = 0;
@@ -176,16 +178,23 @@ void spread_evenly(const World& world, Choices* choices) {
       mixed = mixed || count < share.total;
     }
     for (std::size_t i = begin; i < end && mixed; ++i) {
+      const Unit& unit = world.units[units[i]];
       Shares& share = shares[kinds[units[i]]];
-      std::size_t furthest = 3;
-      for (std::size_t store = 0; store < 3; ++store) {
-        share.behind[store] += share.count[store];
-        if (share.left[store] == 0) continue;
-        if (furthest == 3 || share.behind[store] > share.behind[furthest]) furthest = store;
+      for (std::size_t store = 0; store < 3; ++store) share.behind[store] += share.count[store];
+      if (share.more == 0 || share.left[share.store] == 0) {
+        std::size_t furthest = 3;
+        for (std::size_t store = 0; store < 3; ++store) {
+          if (share.left[store] == 0) continue;
+          if (furthest == 3 || share.behind[store] > share.behind[furthest]) furthest = store;
+        }
+        share.store = furthest;
+        share.more =
+            std::max<Size>(1, slots[executor] * unit.piece / std::max<Size>(1, unit.weights));
       }
-      share.behind[furthest] -= share.total;
-      --share.left[furthest];
-      (*choices)[units[i]].store = static_cast<Store>(furthest);
+      --share.more;
+      share.behind[share.store] -= share.total;
+      --share.left[share.store];
+      (*choices)[units[i]].store = static_cast<Store>(share.store);
     }
     for (std::size_t i = begin; i < end; ++i) {
       Shares& share = shares[kinds[units[i]]];

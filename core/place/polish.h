@@ -3,6 +3,7 @@
 // Small changes that make a choice of places better, or tidier at the same figures.
 
 #include <cstddef>
+#include <vector>
 
 #include "core/place/world.h"
 
@@ -16,7 +17,8 @@ void improve(const World& world, Choices* choices, std::size_t tries);
 void gather_runs(const World& world, Choices* choices);
 
 // Among equal units of a row on one executor, those that are copied lie evenly between the others,
-// so that there is always work to hide a copy behind. Changes no figure.
-void spread_evenly(const World& world, Choices* choices);
+// so that there is always work to hide a copy behind: as many together as the executor's slots
+// hold, which are copied ahead all the same. Changes no figure.
+void spread_evenly(const World& world, const std::vector<int>& slots, Choices* choices);
 
 }  // namespace haul::core
