@@ -1,10 +1,11 @@
 """The planners inside a process, beside the peer's on the same trees.
 
 The trees are blocks of ten modules on three GPUs and RAM that hold three quarters of them. Measured
-is planning alone, on a tree that is already read (haul) or built (the peer). Answer: the same map
-from `haul map --planner accelerate` and the peer; a plan of a 405B model in under 10 ms; 100,000
-modules in under 1 s with either planner, with near-linear growth over four sizes; and, from 10,000
-modules on, at least 500 times faster than the peer.
+is planning alone, on a tree that is already read (haul) or built (the peer), the least of several
+runs: with haul's planner a whole plan, with Accelerate's and with the peer a device map for given
+budgets. Answer: the same map from `haul map --planner accelerate` and the peer; a plan of a 405B
+model in under 10 ms; 100,000 modules in under 1 s with either planner, with near-linear growth over
+four sizes; and both planners at least 500 times faster than the peer.
 """
 
 import json
@@ -60,9 +61,12 @@ def peer(spec, memory):
     logging.disable(logging.WARNING)
     names = ["Model", "ModuleList", "Block", "Half", "Linear"]
     model = build(spec, {name: type(name, (torch.nn.Module,), {}) for name in names})
-    start = time.perf_counter()
-    device_map = infer_auto_device_map(model, dict(memory))
-    return time.perf_counter() - start, dict(device_map)
+    least = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        device_map = infer_auto_device_map(model, dict(memory))
+        least = min(least, time.perf_counter() - start)
+    return least, dict(device_map)
 
 
 def main():
@@ -87,7 +91,7 @@ def main():
     except ImportError:
         peer_sizes = []
         print("accelerate is not installed: no comparison")
-    print(f"{'modules':>9} {'haul':>10} {'accelerate mode':>16} {'the peer':>12} {'ratio':>8}")
+    print(f"{'modules':>9} {'haul':>11} {'accelerate mode':>17} {'the peer':>12} {'ratios':>15}")
     for modules in SIZES:
         spec = tree(modules)
         total = bytes_of(spec)
@@ -101,13 +105,14 @@ def main():
                 [HAUL, "map", "--tree", file.name, "--json", "--planner", "accelerate",
                  "--device-map", "sequential", "--max-memory", budgets],
                 capture_output=True, text=True, check=True).stdout
-        line = f"{modules:>9} {own * 1e3:>7.1f} ms {mode * 1e3:>13.1f} ms"
+        line = f"{modules:>9} {own * 1e3:>8.2f} ms {mode * 1e3:>14.2f} ms"
         if modules in peer_sizes:
             seconds, device_map = peer(spec, memory)
             hold(json.loads(answer)["device_map"] == device_map, f"{modules}: another map")
-            line += f" {seconds * 1e3:>9.0f} ms {seconds / mode:>7.0f}x"
-            if modules >= 10_000:
-                hold(seconds / mode >= 500, f"{modules}: only {seconds / mode:.0f} times faster")
+            line += f" {seconds * 1e3:>9.0f} ms {seconds / own:>6.0f}x {seconds / mode:>6.0f}x"
+            for planner, taken in [("haul", own), ("accelerate mode", mode)]:
+                hold(seconds / taken >= 500,
+                     f"{modules}, {planner}: only {seconds / taken:.0f} times faster")
         print(line, flush=True)
         hold(max(own, mode) < 1, f"{modules} modules took {max(own, mode):.2f} s")
     for failure in failures:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -10,7 +9,7 @@ namespace haul::core {
 namespace {
 
 // Worlds with more units are filled with fewer attempts.
-constexpr std::size_t kManyUnits = 2000;
+constexpr std::size_t kManyUnits = 256;
 
 // Takes a share of a sequence, spread evenly by bytes.
 class Spread {
@@ -226,12 +225,10 @@ class Filler {
 
 // How many units the CPU should compute: more lengthens the chain and shortens the copies, so the
 // best is where the two meet.
-void add_best_cpu_share(const World& world, const UnitOrder& units, Recipe recipe,
-                        std::vector<Choices>* out) {
+void offer_best_cpu_share(const World& world, const UnitOrder& units, Recipe recipe, Best* best) {
   const auto try_count = [&](std::size_t count) {
     recipe.on_cpu = count;
-    out->push_back(Filler(world, units, recipe).run());
-    return predict(world, out->back());
+    return best->offer(Filler(world, units, recipe).run());
   };
   const auto copies = [](const Timing& timing) {
     double longest = timing.disk;
@@ -250,21 +247,9 @@ void add_best_cpu_share(const World& world, const UnitOrder& units, Recipe recip
     const bool more =
         recipe.slots == 0 ? copies(timing) > 0 : !timing.fits || copies(timing) > timing.chain;
     (more ? low : high) = middle;
-    // Only the last few attempts matter; the rest need not be kept.
-    if (high - low > 4 * close) out->pop_back();
+    if (best->proven()) return;
   }
   try_count(high);
-}
-
-// No limit, and the piece that most of the model is made of.
-std::vector<Size> piece_limits(const World& world) {
-  std::map<Size, Size> weights;
-  for (const Unit& unit : world.units) weights[unit.piece] += unit.weights;
-  const auto common =
-      std::max_element(weights.begin(), weights.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (common->first == weights.rbegin()->first) return {kNoLimit};
-  return {kNoLimit, common->first};
 }
 
 std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
@@ -295,28 +280,37 @@ std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
 
 }  // namespace
 
-std::vector<Choices> fast_choices(const World& world) {
-  std::vector<Choices> result;
-  if (world.executors.empty() || world.units.empty()) return result;
+void offer_resident(const World& world, Best* best) {
+  if (world.executors.empty() || world.units.empty()) return;
+  const std::vector<std::uint8_t> gpus = by_index(world);
+  Size left = 0;
+  for (const Unit& unit : world.units) left += unit.weights + unit.extra;
+  for (const std::uint8_t e : gpus) left -= world.executors[e].capacity - world.executors[e].fixed;
+  if (left > 0) return;
+  const UnitOrder units = first_uses(world);
+  best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
+}
+
+void offer_fast(const World& world, Best* best) {
+  if (world.executors.empty() || world.units.empty()) return;
   const UnitOrder units = first_uses(world);
   const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
   const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {
-    result.push_back(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
-    const Timing resident = predict(world, result.back());
+    const Timing resident = best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
     // Everything lies on GPUs: nothing else in this order can be faster.
     if (resident.fits && resident.disk_used == 0 && resident.ram_used == 0) continue;
     for (const int slots : {0, 2, 1}) {
       for (const Size piece : pieces) {
         if (slots == 0 && piece != kNoLimit) continue;
-        add_best_cpu_share(world, units, {gpus, slots, piece, 0, false}, &result);
-        if (has_lookups && world.computes_on_cpu() && world.has_gpu()) {
-          add_best_cpu_share(world, units, {gpus, slots, piece, 0, true}, &result);
+        for (const bool lookups : {false, true}) {
+          if (lookups && !(has_lookups && world.computes_on_cpu() && world.has_gpu())) continue;
+          offer_best_cpu_share(world, units, {gpus, slots, piece, 0, lookups}, best);
+          if (best->proven()) return;
         }
       }
     }
   }
-  return result;
 }
 
 }  // namespace haul::core

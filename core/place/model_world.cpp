@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "core/place/device_lookup.h"
-#include "core/place/node_map.h"
 
 namespace haul::core {
 namespace {
@@ -33,18 +32,17 @@ class Builder {
  public:
   Builder(const ModuleSizes& sizes, const MapOptions& options, const Workload& workload,
           Size largest_device)
-      : sizes_(sizes), options_(options), workload_(workload), largest_device_(largest_device) {}
+      : sizes_(sizes), options_(options), workload_(workload), largest_device_(largest_device) {
+    units.reserve(sizes.nodes().size() / 2);
+  }
 
   void walk(Index node) {
-    const ModuleSpec* module = sizes_[node].module;
-    const bool whole =
-        module == nullptr || module->children.empty() ||
-        (node != ModuleSizes::kRoot && contains(options_.no_split, module->class_name));
+    const bool divisible = has_modules(node);
+    const bool whole = !divisible || (node != ModuleSizes::kRoot && !options_.no_split.empty() &&
+                                      contains(options_.no_split, sizes_[node].module->class_name));
     const Size bytes = to_size(whole_bytes(sizes_[node].bits));
-    const bool too_large =
-        bytes > largest_device_ && module != nullptr && !module->children.empty();
-    if (whole && !too_large) {
-      add(node, bytes, module != nullptr && !module->children.empty());
+    if (whole && !(divisible && bytes > largest_device_)) {
+      add(node, bytes, divisible);
       return;
     }
     for (Index i = ModuleSizes::first_child(node); i != sizes_[node].end; i = sizes_.next(i)) {
@@ -55,14 +53,15 @@ class Builder {
   // A model without any tensor is one unit.
   void finish() {
     if (!empty_.empty()) {
-      keys.push_back(std::move(empty_));
+      keys.start_unit();
+      for (const Index node : empty_) keys.add(node);
       units.emplace_back();
     }
     share_kv();
   }
 
   std::vector<Unit> units;
-  std::vector<std::vector<Index>> keys;
+  UnitKeys keys;
 
  private:
   void share_kv() {
@@ -84,11 +83,16 @@ class Builder {
   void add(Index node, Size bytes, bool is_block) {
     // A module without tensors goes with its neighbour.
     if (!has_tensors(node)) {
-      (keys.empty() ? empty_ : keys.back()).push_back(node);
+      if (keys.size() == 0) {
+        empty_.push_back(node);
+      } else {
+        keys.add(node);
+      }
       return;
     }
-    keys.push_back({node});
-    keys.back().insert(keys.back().end(), empty_.begin(), empty_.end());
+    keys.start_unit();
+    keys.add(node);
+    for (const Index module : empty_) keys.add(module);
     empty_.clear();
     Unit unit;
     unit.weights = unit.touched = bytes;
@@ -104,6 +108,14 @@ class Builder {
     }
     units.push_back(unit);
     if (is_block) blocks_.push_back(units.size() - 1);
+  }
+
+  // Below it. Tensors come first, and a module without modules below it has few.
+  bool has_modules(Index node) const {
+    for (Index i = ModuleSizes::first_child(node); i < sizes_[node].end; ++i) {
+      if (sizes_[i].module != nullptr) return true;
+    }
+    return false;
   }
 
   bool has_tensors(Index node) const {
@@ -145,12 +157,11 @@ class Builder {
   std::vector<Index> empty_;  // modules without tensors before the first unit
 };
 
-// Units that share a tensor become one.
+// By unit: the first of those that it shares a tensor with, or itself.
 std::vector<std::uint32_t> groups_by_ties(const Description& description, const ModuleSizes& sizes,
                                           const Builder& builder) {
   std::vector<std::uint32_t> leader(builder.units.size());
   std::iota(leader.begin(), leader.end(), 0U);
-  if (description.tied.empty()) return leader;
   std::unordered_map<Index, std::uint32_t> unit_of;
   for (std::uint32_t u = 0; u < builder.keys.size(); ++u) {
     for (const Index key : builder.keys[u]) unit_of.emplace(key, u);
@@ -177,30 +188,32 @@ std::vector<std::uint32_t> groups_by_ties(const Description& description, const 
   return leader;
 }
 
-// The elements of a shared table are all read where it is the output head.
-void merge(Builder* builder, const std::vector<std::uint32_t>& leader, ModelWorld* result) {
+// Units that share a tensor become one. The elements of a shared table are all read where it is the
+// output head.
+void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, ModelWorld* result) {
   std::vector<std::uint32_t> number(leader.size());
-  std::vector<std::uint32_t> members(leader.size());
-  for (const std::uint32_t l : leader) ++members[l];
+  std::vector<std::vector<std::uint32_t>> members;
   for (std::uint32_t u = 0; u < leader.size(); ++u) {
-    Unit unit = builder->units[u];
-    if (members[leader[u]] > 1) unit.touched = unit.weights;
     if (leader[u] == u) {
-      number[u] = static_cast<std::uint32_t>(result->world.units.size());
-      result->world.units.push_back(unit);
-      result->keys.push_back(std::move(builder->keys[u]));
-    } else {
-      number[u] = number[leader[u]];
-      Unit& whole = result->world.units[number[u]];
+      number[u] = static_cast<std::uint32_t>(members.size());
+      members.emplace_back();
+    }
+    members[number[leader[u]]].push_back(u);
+    result->world.order.push_back(number[leader[u]]);
+  }
+  for (const auto& units : members) {
+    Unit whole;
+    result->keys.start_unit();
+    for (const std::uint32_t u : units) {
+      const Unit& unit = builder.units[u];
       whole.weights += unit.weights;
-      whole.touched += unit.touched;
+      whole.touched += units.size() > 1 ? unit.weights : unit.touched;
       whole.piece = std::max(whole.piece, unit.piece);
       whole.extra += unit.extra;
       whole.operations += unit.operations;
-      auto& keys = result->keys[number[u]];
-      keys.insert(keys.end(), builder->keys[u].begin(), builder->keys[u].end());
+      for (const Index key : builder.keys[u]) result->keys.add(key);
     }
-    result->world.order.push_back(number[u]);
+    result->world.units.push_back(whole);
   }
 }
 
@@ -240,8 +253,14 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
   Builder builder(sizes, options, workload, largest_device);
   builder.walk(ModuleSizes::kRoot);
   builder.finish();
-  const std::vector<std::uint32_t> leader = groups_by_ties(description, sizes, builder);
-  merge(&builder, leader, &result);
+  if (description.tied.empty()) {
+    result.world.order.resize(builder.units.size());
+    std::iota(result.world.order.begin(), result.world.order.end(), 0U);
+    result.world.units = std::move(builder.units);
+    result.keys = std::move(builder.keys);
+  } else {
+    merge(builder, groups_by_ties(description, sizes, builder), &result);
+  }
   return result;
 }
 
@@ -253,19 +272,25 @@ Device device_of(const World& world, Choice choice) {
 
 DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
                         bool clean) {
-  NodeMap map(sizes.nodes().size());
+  NodeMap map;
+  map.reserve(choices.size());
   for (std::size_t u = 0; u < choices.size(); ++u) {
     const Device device = device_of(model.world, choices[u]);
-    for (const Index key : model.keys[u]) map[key] = device;
+    for (const Index key : model.keys[u]) map.push_back({key, device});
   }
-  return clean ? cleaned(sizes, map) : named(sizes, map);
+  const auto by_node = [](const NodeEntry& a, const NodeEntry& b) { return a.node < b.node; };
+  if (!std::is_sorted(map.begin(), map.end(), by_node)) std::sort(map.begin(), map.end(), by_node);
+  return named(sizes, map, clean);
 }
 
-std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSizes& sizes,
-                                       const DeviceMap& map) {
+namespace {
+
+// `device_of_key` tells where a module or tensor lies.
+template <typename DeviceOfKey>
+std::optional<Choices> choices_of(const ModelWorld& model, const ModuleSizes& sizes,
+                                  DeviceOfKey device_of_key) {
   const World& world = model.world;
   if (world.executors.empty()) return std::nullopt;
-  const DeviceLookup lookup(map);
   Choices streamed(world.units.size());
   Choices computed(world.units.size());
   const auto cpu = static_cast<std::uint8_t>(world.executors.size() - 1);
@@ -274,7 +299,7 @@ std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSize
     std::optional<Device> device;
     for (const Index key : model.keys[u]) {
       if (sizes[key].bits == 0 && model.keys[u].size() > 1 && device) continue;
-      const auto found = lookup(sizes.name(key));
+      const std::optional<Device> found = device_of_key(key);
       if (!found || (device && device != found)) return std::nullopt;
       device = found;
     }
@@ -294,6 +319,20 @@ std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSize
     streamed[u] = computed[u] = choice;
   }
   return predict(world, streamed).seconds <= predict(world, computed).seconds ? streamed : computed;
+}
+
+}  // namespace
+
+std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSizes& sizes,
+                                       const DeviceMap& map) {
+  const DeviceLookup lookup(map);
+  Names names(sizes);
+  return choices_of(model, sizes, [&](Index key) { return lookup(names(key)); });
+}
+
+std::optional<Choices> from_node_map(const ModelWorld& model, const ModuleSizes& sizes,
+                                     const NodeMap& map) {
+  return choices_of(model, sizes, [&](Index key) { return device_at(sizes, map, key); });
 }
 
 }  // namespace haul::core

@@ -3,8 +3,10 @@
 // From a description, budgets and a profile to the planner's world, and back from its choices to a
 // device map.
 
+#include <span>
 #include <vector>
 
+#include "core/place/node_map.h"
 #include "core/place/world.h"
 #include "haul/device_map.h"
 #include "haul/profile.h"
@@ -20,10 +22,28 @@ struct Workload {
   Bytes gpu_context = 0;    // and beside it on every GPU
 };
 
+// By unit: the modules and tensors that it is made of, at least one.
+class UnitKeys {
+ public:
+  using Index = ModuleSizes::Index;
+
+  std::size_t size() const { return begin_.size(); }
+  std::span<const Index> operator[](std::size_t unit) const {
+    const std::size_t end = unit + 1 < begin_.size() ? begin_[unit + 1] : keys_.size();
+    return std::span(keys_).subspan(begin_[unit], end - begin_[unit]);
+  }
+  void start_unit() { begin_.push_back(static_cast<std::uint32_t>(keys_.size())); }
+  // To the last unit.
+  void add(Index key) { keys_.push_back(key); }
+
+ private:
+  std::vector<Index> keys_;
+  std::vector<std::uint32_t> begin_;
+};
+
 struct ModelWorld {
   World world;
-  // By unit: the modules and tensors that it is made of.
-  std::vector<std::vector<ModuleSizes::Index>> keys;
+  UnitKeys keys;
 };
 
 // `sizes` is the description's table for the options' dtypes.
@@ -41,5 +61,7 @@ DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const
 // Nothing when the map uses devices that the world lacks or leaves a unit out or in two places.
 std::optional<Choices> from_device_map(const ModelWorld& model, const ModuleSizes& sizes,
                                        const DeviceMap& map);
+std::optional<Choices> from_node_map(const ModelWorld& model, const ModuleSizes& sizes,
+                                     const NodeMap& map);
 
 }  // namespace haul::core

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <map>
 
 #include "core/place/construct.h"
 
 namespace haul::core {
 
 UnitOrder first_uses(const World& world) {
+  if (world.order.size() == world.units.size()) return world.order;
   UnitOrder result;
   std::vector<bool> seen(world.units.size());
   for (const std::uint32_t u : world.order) {
@@ -21,6 +23,22 @@ std::vector<std::uint8_t> by_index(const World& world) {
   }
   if (result.empty()) result.push_back(0);
   return result;
+}
+
+std::vector<Size> piece_limits(const World& world) {
+  std::map<Size, Size> weights;
+  auto last = weights.end();
+  for (const Unit& unit : world.units) {
+    if (last == weights.end() || last->first != unit.piece) {
+      last = weights.try_emplace(unit.piece, 0).first;
+    }
+    last->second += unit.weights;
+  }
+  const auto common =
+      std::max_element(weights.begin(), weights.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (common == weights.end() || common->first == weights.rbegin()->first) return {kNoLimit};
+  return {kNoLimit, common->first};
 }
 
 namespace {
@@ -94,41 +112,42 @@ std::optional<Choices> balanced_choices(const World& world, bool low_first) {
       &fullest);
 }
 
-std::vector<Choices> sequential_choices(const World& world, int slots) {
-  std::vector<Choices> result;
-  if (world.executors.empty()) return result;
-  const UnitOrder units = first_uses(world);
+Choices sequential_choices(const World& world, int slots, std::uint8_t target, Size limit) {
+  Choices choices(world.units.size());
   const std::vector<std::uint8_t> gpus = by_index(world);
   Size piece = 0;
-  for (const Unit& unit : world.units) piece = std::max(piece, unit.piece);
-  for (std::uint8_t target = 0; target < world.executors.size(); ++target) {
-    std::vector<Size> free;
-    for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
-    const bool on_cpu = world.executors[target].link == 0;
-    free[target] -= slots * piece;
-    Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
-    Choices choices(world.units.size());
-    for (const std::uint32_t u : units) {
-      const Unit& unit = world.units[u];
-      const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
-        return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
-      });
-      if (place != gpus.end()) {
-        choices[u] = {*place, Store::kHere};
-        free[*place] -= unit.weights + unit.extra;
-        if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
-        continue;
-      }
-      choices[u] = {target, Store::kDisk};
-      free[target] -= unit.extra;
-      if (unit.weights <= ram) {
-        choices[u].store = on_cpu ? Store::kHere : Store::kRam;
-        ram -= unit.weights;
-      }
-    }
-    result.push_back(std::move(choices));
+  for (const Unit& unit : world.units) {
+    if (unit.piece <= limit) piece = std::max(piece, unit.piece);
   }
-  return result;
+  std::vector<Size> free;
+  for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);
+  const bool on_cpu = world.executors[target].link == 0;
+  free[target] -= slots * piece;
+  Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
+  UnitOrder units = first_uses(world);
+  if (limit < kNoLimit) {
+    std::stable_partition(units.begin(), units.end(),
+                          [&](std::uint32_t u) { return world.units[u].piece > limit; });
+  }
+  for (const std::uint32_t u : units) {
+    const Unit& unit = world.units[u];
+    const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
+      return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
+    });
+    if (place != gpus.end()) {
+      choices[u] = {*place, Store::kHere};
+      free[*place] -= unit.weights + unit.extra;
+      if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
+      continue;
+    }
+    choices[u] = {target, Store::kDisk};
+    free[target] -= unit.extra;
+    if (unit.weights <= ram) {
+      choices[u].store = on_cpu ? Store::kHere : Store::kRam;
+      ram -= unit.weights;
+    }
+  }
+  return choices;
 }
 
 std::vector<Choices> all_on_disk(const World& world) {

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "haul/device_map.h"
+#include "core/place/peer_planner.h"
 
 namespace haul {
 namespace {
@@ -109,6 +109,15 @@ Bits left_for_first(const MaxMemory& memory, const std::vector<std::size_t>& usa
 
 BalancedMemory get_balanced_memory(const Description& description, const MaxMemory& memory,
                                    const MapOptions& options, const BalanceOptions& balance) {
+  return core::get_balanced_memory(description, compute_module_sizes(description, options.sizes),
+                                   memory, options, balance);
+}
+
+namespace core {
+
+BalancedMemory get_balanced_memory(const Description& description, const ModuleSizes& sizes,
+                                   const MaxMemory& memory, const MapOptions& options,
+                                   const BalanceOptions& balance) {
   BalancedMemory result{memory, {}};
   if (budget_of(memory, kDiskDevice)) result.peer_failure = "RuntimeError";
   std::vector<std::size_t> usable;
@@ -122,7 +131,6 @@ BalancedMemory get_balanced_memory(const Description& description, const MaxMemo
     bits = static_cast<Bits>(exact_bytes(bits) * 0.9 * 8);
   }
 
-  const ModuleSizes sizes = compute_module_sizes(description, options.sizes);
   const Bits total = sizes.total();
   const Bits share = total / 8 / (usable.size() - (low_zero ? 1 : 0)) * 8;
   const Bits limit = share + headroom(description, sizes, options);
@@ -141,4 +149,5 @@ BalancedMemory get_balanced_memory(const Description& description, const MaxMemo
   return result;
 }
 
+}  // namespace core
 }  // namespace haul

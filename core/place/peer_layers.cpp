@@ -10,11 +10,13 @@ PeerLayers::PeerLayers(const ModuleSizes& sizes, std::span<const std::string> no
       first_(sizes.nodes().size() + 1),
       looked_at_(sizes.nodes().size()) {
   const auto& nodes = sizes.nodes();
-  for (Index i = 0; i < nodes.size(); ++i) {
-    const ModuleSpec* module = nodes[i].module;
-    splittable_[i] = module != nullptr && !module->children.empty() &&
-                     (i == ModuleSizes::kRoot || std::find(no_split.begin(), no_split.end(),
-                                                           module->class_name) == no_split.end());
+  for (Index i = 1; i < nodes.size(); ++i) {
+    if (nodes[i].module != nullptr) splittable_[nodes[i].parent] = true;
+  }
+  for (Index i = 1; i < nodes.size() && !no_split.empty(); ++i) {
+    if (!splittable_[i]) continue;
+    splittable_[i] =
+        std::find(no_split.begin(), no_split.end(), nodes[i].module->class_name) == no_split.end();
   }
   Index skip_to = 0;  // the end of the layer that we are in
   for (Index i = 0; i < nodes.size(); ++i) {
@@ -23,6 +25,7 @@ PeerLayers::PeerLayers(const ModuleSizes& sizes, std::span<const std::string> no
       continue;
     }
     layers_.push_back(i);
+    layer_bits_.push_back(nodes[i].bits);
     skip_to = nodes[i].end;
   }
   first_[nodes.size()] = static_cast<std::uint32_t>(layers_.size());
@@ -40,12 +43,15 @@ PeerLayers::PeerLayers(const ModuleSizes& sizes, std::span<const std::string> no
 }
 
 void PeerLayers::count(Index node, bool into) {
-  for (std::uint32_t l = first_[node]; l < first_[sizes_[node].end]; ++l) {
-    const Bits bits = sizes_[layers_[l]].bits;
+  const std::uint32_t end = first_[sizes_[node].end];
+  for (std::uint32_t l = first_[node]; l < end;) {
+    const std::uint32_t begin = l;
+    while (l < end && layer_bits_[l] == layer_bits_[begin]) ++l;
+    const auto queued = queued_.try_emplace(layer_bits_[begin], 0).first;
     if (into) {
-      ++queued_[bits];
-    } else if (--queued_[bits] == 0) {
-      queued_.erase(bits);
+      queued->second += l - begin;
+    } else if ((queued->second -= l - begin) == 0) {
+      queued_.erase(queued);
     }
   }
 }
@@ -58,14 +64,16 @@ void PeerLayers::refresh() {
 
 void PeerLayers::pop(Index node) {
   constexpr std::uint32_t kFirstEpoch = 2;
-  const auto cross_off = [&](Index layer) {
-    if (sizes_[layer].bits == largest_ && looked_at_[layer] != epoch_) --left_;
+  const auto cross_off = [&](Index layer, Bits bits) {
+    if (bits == largest_ && looked_at_[layer] != epoch_) --left_;
   };
   count(node, false);
   if (sizes_[node].module == nullptr) {
-    if (epoch_ == kFirstEpoch) cross_off(node);
+    if (epoch_ == kFirstEpoch) cross_off(node, sizes_[node].bits);
   } else {
-    for (std::uint32_t l = first_[node]; l < first_[sizes_[node].end]; ++l) cross_off(layers_[l]);
+    for (std::uint32_t l = first_[node]; l < first_[sizes_[node].end]; ++l) {
+      cross_off(layers_[l], layer_bits_[l]);
+    }
   }
   if (left_ == 0) refresh();
   looked_at_[node] = epoch_;

@@ -39,6 +39,7 @@ class PeerLayers {
   const ModuleSizes& sizes_;
   std::vector<bool> splittable_;
   std::vector<Index> layers_;         // in depth-first order
+  std::vector<Bits> layer_bits_;      // of each
   std::vector<std::uint32_t> first_;  // by node: where its layers begin; one more at the end
   std::map<Bits, std::size_t, std::greater<>> queued_;  // layers in the queue by size
   std::vector<std::uint32_t> looked_at_;                // by node: the last epoch it was popped in

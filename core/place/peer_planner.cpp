@@ -1,6 +1,8 @@
 // Accelerate's infer_auto_device_map: one pass over the modules in order, one device at a time,
 // never going back to an earlier device.
 
+#include "core/place/peer_planner.h"
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -8,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "core/place/node_map.h"
 #include "core/place/peer_layers.h"
 #include "core/place/peer_queue.h"
 #include "core/place/peer_ties.h"
@@ -17,8 +18,7 @@
 namespace haul {
 namespace {
 
-using core::cleaned;
-using core::named;
+using core::NodeMap;
 using core::PeerLayers;
 using core::PeerQueue;
 using core::PeerTies;
@@ -46,8 +46,7 @@ class PeerPlanner {
   PeerPlanner(const Description& description, const ModuleSizes& sizes, const MaxMemory& memory,
               const MapOptions& options, bool exact)
       : sizes_(sizes),
-        buffers_(compute_module_sizes(description,
-                                      {options.sizes.dtype_bits, {}, /*buffers_only=*/true})),
+        buffers_(buffer_sizes(description, sizes, options)),
         options_(options),
         exact_(exact),
         layers_(sizes, options.no_split),
@@ -74,7 +73,13 @@ class PeerPlanner {
     slots_.push_back({kDiskDevice, 0});
   }
 
-  const core::NodeMap& placed() const { return placed_; }
+  NodeMap placed() const {
+    NodeMap result;
+    for (Index i = 0; i < placed_.size(); ++i) {
+      if (placed_[i] > 0) result.push_back({i, slots_[placed_[i] - 1].device});
+    }
+    return result;
+  }
   // Whether a module with saved buffers of its own was split: the peer forgets those.
   bool loses_buffers() const { return loses_buffers_; }
 
@@ -103,6 +108,18 @@ class PeerPlanner {
     Signed reserved = 0;
     std::optional<Signed> minimum_needed = std::nullopt;
   };
+
+  // Nothing where the buffers do not matter or there are none.
+  static std::optional<ModuleSizes> buffer_sizes(const Description& description,
+                                                 const ModuleSizes& sizes,
+                                                 const MapOptions& options) {
+    const auto& nodes = sizes.nodes();
+    const bool any = std::any_of(nodes.begin(), nodes.end(), [](const ModuleSizes::Node& node) {
+      return node.kind == ModuleSizes::Kind::kBuffer;
+    });
+    if (options.offload_buffers || !any) return std::nullopt;
+    return compute_module_sizes(description, {options.sizes.dtype_bits, {}, /*buffers_only=*/true});
+  }
 
   static Signed signed_bits(Bits bits) { return static_cast<Signed>(bits); }
 
@@ -195,15 +212,16 @@ class PeerPlanner {
 
   void place(Index node, const Companions& companions, Slot* slot) {
     slot->used = plus(slot->used, companions.bits);
-    placed_[node] = slot->device;
+    const auto number = static_cast<std::uint32_t>(slot - slots_.data() + 1);
+    placed_[node] = number;
     for (const Index entry : companions.entries) {
       if (queue_.contains(entry)) {
         queue_.remove(entry);
         layers_.drop(entry);
       }
-      placed_[entry] = slot->device;
+      placed_[entry] = number;
     }
-    if (!options_.offload_buffers && sizes_[node].module != nullptr) {
+    if (buffers_ && sizes_[node].module != nullptr) {
       slot->buffers = plus(slot->buffers, buffer_bits(node));
     }
   }
@@ -272,17 +290,14 @@ class PeerPlanner {
   // The peer measures a module's buffers by their names inside the module, so a special dtype
   // counts only where its name happens to be one of those.
   Signed buffer_bits(Index node) const {
-    Signed bits = signed_bits(buffers_[node].bits);
+    const ModuleSizes& buffers = *buffers_;
+    Signed bits = signed_bits(buffers[node].bits);
     for (const auto& [relative, element_bits] : options_.sizes.special_bits) {
-      const auto buffer = buffers_.find(sizes_.name(node) + "." + relative);
-      if (!buffer || buffers_[*buffer].kind != ModuleSizes::Kind::kBuffer) continue;
-      const ModuleSpec& owner = *buffers_[buffers_[*buffer].parent].module;
-      for (const BufferSpec& spec : owner.buffers) {
-        if (spec.name != *buffers_[*buffer].segment) continue;
-        const std::uint64_t count = element_count(spec.shape);
-        bits += signed_bits(count * static_cast<std::uint64_t>(element_bits)) -
-                signed_bits(buffers_[*buffer].bits);
-      }
+      const auto buffer = buffers.find(sizes_.name(node) + "." + relative);
+      if (!buffer || buffers[*buffer].kind != ModuleSizes::Kind::kBuffer) continue;
+      const std::uint64_t count = element_count(*buffers[*buffer].shape);
+      bits += signed_bits(count * static_cast<std::uint64_t>(element_bits)) -
+              signed_bits(buffers[*buffer].bits);
     }
     return bits;
   }
@@ -305,7 +320,7 @@ class PeerPlanner {
   }
 
   const ModuleSizes& sizes_;
-  const ModuleSizes buffers_;
+  const std::optional<ModuleSizes> buffers_;
   const MapOptions& options_;
   const bool exact_;
   PeerLayers layers_;
@@ -313,8 +328,8 @@ class PeerPlanner {
   PeerQueue queue_;
   std::vector<Slot> slots_;
   std::size_t current_ = 0;
-  core::NodeMap placed_;
-  bool loses_buffers_ = false;  // of a kind that is saved
+  std::vector<std::uint32_t> placed_;  // by node: its slot, from 1
+  bool loses_buffers_ = false;         // of a kind that is saved
   std::uint32_t search_ = 0;
   std::vector<std::uint32_t> searched_;  // by node: the last search that put it on its list
   std::vector<std::uint32_t> taken_;     // and the last that took it off
@@ -342,17 +357,24 @@ DeviceMap lost_buffers(const DeviceMap& map, const std::vector<std::string>& unc
 
 InferredMap infer_auto_device_map(const Description& description, const MaxMemory& memory,
                                   const MapOptions& options) {
-  const ModuleSizes sizes = compute_module_sizes(description, options.sizes);
+  return core::infer_auto_device_map(description, compute_module_sizes(description, options.sizes),
+                                     memory, options);
+}
+
+namespace core {
+
+InferredMap infer_auto_device_map(const Description& description, const ModuleSizes& sizes,
+                                  const MaxMemory& memory, const MapOptions& options) {
   const auto finish = [&](PeerPlanner planner, std::string peer_failure) {
     InferredMap result = planner.run();
     result.peer_failure = std::move(peer_failure);
-    const core::NodeMap& placed = planner.placed();
-    result.map = options.clean_result ? cleaned(sizes, placed) : named(sizes, placed);
+    const NodeMap placed = planner.placed();
+    result.map = named(sizes, placed, options.clean_result);
     if (!planner.loses_buffers()) return result;
     const DeviceMapCheck check = check_device_map(description, result.map);
     if (check.covers_everything()) return result;
     if (result.peer_failure.empty()) result.peer_failure = "rejected";
-    DeviceMap whole = named(sizes, placed);
+    DeviceMap whole = named(sizes, placed, false);
     for (auto& entry : lost_buffers(whole, check.uncovered)) whole.push_back(std::move(entry));
     result.map = options.clean_result ? clean_device_map(whole) : sorted(std::move(whole));
     return result;
@@ -364,4 +386,17 @@ InferredMap infer_auto_device_map(const Description& description, const MaxMemor
   }
 }
 
+std::optional<NodeMap> infer_node_map(const Description& description, const ModuleSizes& sizes,
+                                      const MaxMemory& memory, const MapOptions& options) {
+  try {
+    PeerPlanner planner(description, sizes, memory, options, false);
+    planner.run();
+    if (planner.loses_buffers()) return std::nullopt;
+    return planner.placed();
+  } catch (const PeerIndexError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace core
 }  // namespace haul

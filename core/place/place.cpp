@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/place/best.h"
 #include "core/place/construct.h"
 #include "core/place/polish.h"
 #include "core/place/search.h"
@@ -9,44 +10,35 @@
 namespace haul::core {
 namespace {
 
-// Predictions that improve() may make, by their cost.
-std::size_t tries(const World& world) {
-  constexpr std::size_t kUnitVisits = 100'000;
-  return kUnitVisits / (world.units.size() + 1);
+constexpr std::size_t kMoves = 10'000;  // that improve() may look at
+
+void offer_sequential(const World& world, int slots, Size limit, Best* best) {
+  for (std::uint8_t target = 0; target < world.executors.size() && !best->proven(); ++target) {
+    best->offer(sequential_choices(world, slots, target, limit));
+  }
 }
 
-// Of equally fast ones the one with the fewest hops.
-std::optional<Choices> fastest_of(const World& world, const std::vector<Choices>& candidates) {
-  constexpr double kRounding = 1e-9;
-  const Choices* best = nullptr;
-  double seconds = 0;
-  int hops = 0;
-  for (const Choices& candidate : candidates) {
-    const Timing timing = predict(world, candidate);
-    if (!timing.fits) continue;
-    const double margin = kRounding * seconds;
-    const bool faster = timing.seconds < seconds - margin;
-    const bool simpler = timing.seconds <= seconds + margin && timing.hops < hops;
-    if (best != nullptr && !faster && !simpler) continue;
-    best = &candidate;
-    seconds = timing.seconds;
-    hops = timing.hops;
+// In this order because the first ones are often as fast as anything can be.
+std::optional<Choices> fastest(const World& world, double bound,
+                               const std::function<std::vector<Choices>()>& more) {
+  Best best(world, bound);
+  offer_resident(world, &best);
+  for (const Size limit : piece_limits(world)) {
+    if (!best.proven()) offer_sequential(world, 2, limit, &best);
   }
-  if (best == nullptr) return std::nullopt;
-  return *best;
-}
-
-std::optional<Choices> fastest(const World& world, std::vector<Choices> candidates) {
-  for (Choices& choices : fast_choices(world)) candidates.push_back(std::move(choices));
-  for (const int slots : {0, 2, 1}) {
-    for (Choices& choices : sequential_choices(world, slots)) {
-      candidates.push_back(std::move(choices));
-    }
+  if (!best.proven()) offer_fast(world, &best);
+  for (const int slots : {0, 1}) {
+    if (!best.proven()) offer_sequential(world, slots, kNoLimit, &best);
   }
-  for (Choices& choices : all_on_disk(world)) candidates.push_back(std::move(choices));
-  std::optional<Choices> best = fastest_of(world, candidates);
-  if (best) improve(world, &*best, tries(world));
-  return best;
+  if (!best.choices()) {
+    for (Choices& choices : all_on_disk(world)) best.offer(std::move(choices));
+  }
+  if (!best.proven() && more) {
+    for (Choices& choices : more()) best.offer(std::move(choices));
+  }
+  std::optional<Choices> result = best.choices();
+  if (result && !best.proven()) improve(world, &*result, kMoves);
+  return result;
 }
 
 Goal goal_of(MapMode mode) {
@@ -64,29 +56,35 @@ bool is_small(const World& world) {
          std::pow(options, static_cast<double>(world.units.size())) <= kPossibilities;
 }
 
-std::optional<Placement> place(const World& world, MapMode mode, std::vector<Choices> more) {
+std::optional<Placement> place(const World& world, MapMode mode,
+                               const std::function<std::vector<Choices>()>& more) {
+  const double bound = lower_bound(world);
   std::optional<Choices> best;
   if (mode == MapMode::kSequential) {
-    best = fastest_of(world, sequential_choices(world, 0));
-    for (const int slots : {2, 1}) {
-      if (!best) best = fastest_of(world, sequential_choices(world, slots));
+    Best first(world, bound);
+    for (const int slots : {0, 2, 1}) {
+      if (!first.choices()) offer_sequential(world, slots, kNoLimit, &first);
     }
+    best = first.choices();
   } else if (mode != MapMode::kAuto) {
     best = balanced_choices(world, mode == MapMode::kBalancedLow0);
     if (best && !predict(world, *best).fits) best.reset();
   }
-  if (!best) best = fastest(world, std::move(more));
-  bool exact = false;
+  if (!best) best = fastest(world, bound, more);
+  bool searched = false;
   if (is_small(world) && (mode != MapMode::kSequential || !best)) {
     best = search_exactly(world, goal_of(mode), std::move(best));
-    exact = true;
+    searched = true;
   }
   if (!best) return std::nullopt;
+  if (mode != MapMode::kSequential) gather_runs(world, &*best);
+  Placement result{std::move(*best), {}, searched, bound};
+  result.timing = predict(world, result.choices);
   if (mode != MapMode::kSequential) {
-    gather_runs(world, &*best);
-    spread_evenly(world, &*best);
+    spread_evenly(world, result.timing.slots, &result.choices);
   }
-  return Placement{*best, predict(world, *best), exact};
+  if (mode == MapMode::kAuto && meets(result.timing.seconds, bound)) result.proven = true;
+  return result;
 }
 
 }  // namespace haul::core

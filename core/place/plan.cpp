@@ -1,11 +1,14 @@
 #include "haul/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include <fmt/format.h>
 
+#include "core/place/construct.h"
 #include "core/place/model_world.h"
+#include "core/place/peer_planner.h"
 #include "core/place/place.h"
 #include "core/place/shortfall.h"
 #include "core/place/workload.h"
@@ -61,43 +64,52 @@ Prediction prediction(const World& world, const Choices& choices, const Timing& 
 
 // All weights are read from disk once; those of GPUs go over their links at the same time.
 Prediction load_prediction(const World& world, const Choices& choices) {
-  double disk = 0;
-  std::vector<double> link(world.executors.size());
+  core::Size all = 0;
+  std::vector<core::Size> here(world.executors.size());
   for (std::size_t u = 0; u < choices.size(); ++u) {
     if (choices[u].store == Store::kDisk) continue;
-    const double bytes = static_cast<double>(world.units[u].weights);
-    disk += bytes / world.disk_bandwidth;
-    const Executor& executor = world.executors[choices[u].executor];
-    if (choices[u].store == Store::kHere && executor.link > 0) {
-      link[choices[u].executor] += bytes / executor.link;
-    }
+    all += world.units[u].weights;
+    if (choices[u].store == Store::kHere) here[choices[u].executor] += world.units[u].weights;
   }
-  Prediction result{disk, "disk"};
-  for (std::size_t e = 0; e < link.size(); ++e) {
-    if (link[e] <= result.seconds) continue;
-    result = {link[e], fmt::format("link of GPU {}", to_string(world.executors[e].device))};
+  Prediction result{static_cast<double>(all) / world.disk_bandwidth, "disk"};
+  for (std::size_t e = 0; e < here.size(); ++e) {
+    const Executor& executor = world.executors[e];
+    if (executor.link == 0) continue;
+    const double seconds = static_cast<double>(here[e]) / executor.link;
+    if (seconds <= result.seconds) continue;
+    result = {seconds, fmt::format("link of GPU {}", to_string(executor.device))};
   }
   return result;
 }
 
 std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes,
                                const Choices& choices) {
-  std::vector<PlanStep> steps;
-  std::vector<bool> seen(choices.size());
-  for (const std::uint32_t u : model.world.order) {
-    if (seen[u]) continue;
-    seen[u] = true;
-    const std::string name = sizes.name(model.keys[u].front());
-    const Device lies = device_of(model.world, choices[u]);
-    const Device runs_on = model.world.executors[choices[u].executor].device;
-    const auto weights = static_cast<Bytes>(model.world.units[u].weights);
-    if (!steps.empty() && steps.back().lies == lies && steps.back().runs_on == runs_on) {
-      steps.back().last = name;
-      steps.back().weights += weights;
-      ++steps.back().count;
-    } else {
-      steps.push_back({name, name, 1, lies, runs_on, weights});
-    }
+  const World& world = model.world;
+  struct Run {
+    std::uint32_t first;
+    std::uint32_t last;
+    std::int64_t count = 1;
+    core::Size weights = 0;
+  };
+  std::vector<Run> runs;
+  for (const std::uint32_t u : first_uses(world)) {
+    if (runs.empty() || !(choices[u] == choices[runs.back().last])) runs.push_back({u, u, 0, 0});
+    Run& run = runs.back();
+    run.last = u;
+    run.weights += world.units[u].weights;
+    ++run.count;
+  }
+  core::Names names(sizes);
+  std::vector<PlanStep> steps(runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    PlanStep& step = steps[i];
+    step.first = names(model.keys[run.first].front());
+    step.last = run.count == 1 ? step.first : names(model.keys[run.last].front());
+    step.count = run.count;
+    step.lies = device_of(world, choices[run.first]);
+    step.runs_on = world.executors[choices[run.first].executor].device;
+    step.weights = static_cast<Bytes>(run.weights);
   }
   return steps;
 }
@@ -114,16 +126,28 @@ std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, c
     return devices.back();
   };
   for (const Budget& item : memory) at(item.device).budget = item.bytes();
-  std::vector<bool> busy(world.executors.size());
+  struct Share {
+    bool busy = false;
+    Bytes kv = 0;
+    std::array<Bytes, 3> weights{};  // by Store
+  };
+  std::vector<Share> shares(world.executors.size());
   for (std::size_t u = 0; u < choices.size(); ++u) {
-    const Device executor = world.executors[choices[u].executor].device;
-    busy[choices[u].executor] = true;
-    at(device_of(world, choices[u])).weights += static_cast<Bytes>(world.units[u].weights);
-    at(executor).kv += static_cast<Bytes>(world.units[u].extra);
+    Share& share = shares[choices[u].executor];
+    share.busy = true;
+    share.kv += static_cast<Bytes>(world.units[u].extra);
+    share.weights[static_cast<std::size_t>(choices[u].store)] +=
+        static_cast<Bytes>(world.units[u].weights);
   }
-  for (std::size_t e = 0; e < busy.size(); ++e) {
-    if (!busy[e]) continue;
+  for (std::size_t e = 0; e < shares.size(); ++e) {
+    if (!shares[e].busy) continue;
+    for (const Store store : {Store::kHere, Store::kRam, Store::kDisk}) {
+      const Bytes weights = shares[e].weights[static_cast<std::size_t>(store)];
+      if (weights == 0) continue;
+      at(device_of(world, {static_cast<std::uint8_t>(e), store})).weights += weights;
+    }
     PlanDevice& device = at(world.executors[e].device);
+    device.kv = shares[e].kv;
     device.activations = load.fixed;
     device.context = device.device.is_accelerator() ? load.gpu_context : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
@@ -159,17 +183,19 @@ struct PeerMap {
   std::string failure;
 };
 
-PeerMap peer_map(const Description& description, const PlanRequest& request) {
+PeerMap peer_map(const Description& description, const ModuleSizes& sizes,
+                 const PlanRequest& request) {
   PeerMap result;
   result.memory = request.memory;
   if (request.mode != MapMode::kSequential) {
-    BalancedMemory balanced =
-        get_balanced_memory(description, request.memory, request.options,
-                            {request.mode == MapMode::kBalancedLow0, request.memory_from_machine});
+    BalancedMemory balanced = core::get_balanced_memory(
+        description, sizes, request.memory, request.options,
+        {request.mode == MapMode::kBalancedLow0, request.memory_from_machine});
     result.memory = std::move(balanced.memory);
     result.failure = std::move(balanced.peer_failure);
   }
-  InferredMap inferred = infer_auto_device_map(description, result.memory, request.options);
+  InferredMap inferred =
+      core::infer_auto_device_map(description, sizes, result.memory, request.options);
   if (result.failure.empty()) result.failure = std::move(inferred.peer_failure);
   result.map = std::move(inferred.map);
   result.warnings = std::move(inferred.warnings);
@@ -179,6 +205,27 @@ PeerMap peer_map(const Description& description, const PlanRequest& request) {
     result.shortfall.push_back({item.device, item.bits > have ? item.bits - have : 0});
     result.warnings.push_back(fmt::format("nothing fits on device {}: {} bytes required",
                                           to_string(item.device), exact_bytes(item.bits)));
+  }
+  return result;
+}
+
+// What Accelerate's maps would mean here: ours are never slower.
+std::vector<Choices> peer_choices(const Description& description, const ModuleSizes& sizes,
+                                  const PlanRequest& request, const ModelWorld& model) {
+  std::vector<Choices> result;
+  if (request.mode != MapMode::kAuto) return result;
+  PlanRequest peer = request;
+  const BalanceOptions balance{false, request.memory_from_machine};
+  const MaxMemory balanced =
+      core::get_balanced_memory(description, sizes, request.memory, request.options, balance)
+          .memory;
+  for (const MapMode mode : {MapMode::kAuto, MapMode::kSequential}) {
+    peer.mode = mode;
+    const auto nodes = core::infer_node_map(
+        description, sizes, mode == MapMode::kAuto ? balanced : request.memory, request.options);
+    auto found = nodes ? from_node_map(model, sizes, *nodes)
+                       : from_device_map(model, sizes, peer_map(description, sizes, peer).map);
+    if (found) result.push_back(std::move(*found));
   }
   return result;
 }
@@ -196,15 +243,14 @@ std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model
 }
 
 void fill(const Description& description, const PlanRequest& request, const Profile& profile,
-          const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices, Plan* plan) {
+          const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
+          const Timing& timing, Plan* plan) {
   const Workload load = plan_workload(description, request);
-  const Timing timing = predict(model.world, choices);
   plan->fits = timing.fits;
   plan->steps = steps_of(model, sizes, choices);
   plan->devices = devices_of(model.world, choices, timing, plan->memory, load);
   plan->load = load_prediction(model.world, choices);
   plan->token = prediction(model.world, choices, timing);
-  plan->best_possible = lower_bound(model.world);
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
     const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,
@@ -229,12 +275,13 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   const ModelWorld model = build_world(description, sizes, request.options, request.memory, profile,
                                        plan_workload(description, request));
   std::optional<Choices> choices;
+  std::optional<Timing> timing;
   std::vector<Budget> reserves;
   if (request.given_map) {
     plan.map = *request.given_map;
     choices = choices_for(plan.map, model, sizes, &plan);
   } else if (request.planner == Planner::kAccelerate) {
-    PeerMap peer = peer_map(description, request);
+    PeerMap peer = peer_map(description, sizes, request);
     plan.map = std::move(peer.map);
     plan.memory = std::move(peer.memory);
     plan.warnings = std::move(peer.warnings);
@@ -243,24 +290,22 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
     reserves = std::move(peer.reserves);
     choices = choices_for(plan.map, model, sizes, &plan);
   } else {
-    std::vector<Choices> more;
-    if (request.mode == MapMode::kAuto && sizes.nodes().size() < 20'000) {
-      PlanRequest peer = request;
-      for (const MapMode mode : {MapMode::kAuto, MapMode::kSequential}) {
-        peer.mode = mode;
-        if (auto found = from_device_map(model, sizes, peer_map(description, peer).map)) {
-          more.push_back(std::move(*found));
-        }
-      }
-    }
-    const auto placement = place(model.world, request.mode, std::move(more));
+    const auto more = [&] { return peer_choices(description, sizes, request, model); };
+    auto placement = place(model.world, request.mode, more);
     if (placement) {
-      choices = placement->choices;
-      plan.proven_best = placement->exact && request.mode == MapMode::kAuto;
+      choices = std::move(placement->choices);
+      timing = std::move(placement->timing);
+      plan.best_possible = placement->bound;
+      plan.proven_best = placement->proven && request.mode == MapMode::kAuto;
+      if (plan.proven_best) plan.best_possible = timing->seconds;
       plan.map = to_device_map(model, sizes, *choices, request.options.clean_result);
     }
   }
-  if (choices) fill(description, request, profile, sizes, model, *choices, &plan);
+  if (choices && !timing) {
+    timing = predict(model.world, *choices);
+    plan.best_possible = lower_bound(model.world);
+  }
+  if (choices) fill(description, request, profile, sizes, model, *choices, *timing, &plan);
   if (request.given_map || request.planner == Planner::kAccelerate) {
     if (!request.context || !choices) {
       plan.devices = devices_of_map(description, request.options.sizes, plan, reserves);

@@ -207,6 +207,7 @@ Json plan_json(const Plan& plan) {
   json["tokens_per_second"] = plan.tokens_per_second();
   json["best_possible"] = plan.best_possible;
   json["proven_best"] = plan.proven_best;
+  json["gap"] = plan.gap();
   json["shortfall_bits"] = budgets_json(plan.shortfall);
   json["changes"] = plan.changes;
   json["warnings"] = plan.warnings;

@@ -138,10 +138,11 @@ std::vector<std::string> explain(const Plan& plan, const Profile& profile) {
   result.push_back(fmt::format("A step takes {}; the {} decides.",
                                seconds_words(plan.token.seconds), plan.token.limit));
   if (plan.proven_best) {
-    result.push_back("Every placement was considered; none is faster.");
+    result.push_back("It is proven that no placement is faster.");
   } else if (plan.best_possible > 0) {
     result.push_back(
-        fmt::format("No placement can take less than {}.", seconds_words(plan.best_possible)));
+        fmt::format("No placement can take less than {}: this one is within {:.2f} % of the best.",
+                    seconds_words(plan.best_possible), 100 * plan.gap()));
   }
   if (!profile.measured) {
     result.push_back("The machine's speeds are defaults; measured ones make these figures real.");

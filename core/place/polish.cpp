@@ -7,99 +7,199 @@
 #include <utility>
 
 #include "core/place/construct.h"
+#include "core/place/tally.h"
 
 namespace haul::core {
 
+namespace {
+
+// Units that are equal, look the same to their neighbours and were tried in vain need no new try.
+class Tried {
+ public:
+  Tried(const World& world, const Choices& choices, const Tally& tally)
+      : world_(world), choices_(choices), tally_(tally) {}
+
+  // Forgets everything.
+  void clear() { ++round_; }
+
+  bool before(std::uint32_t unit) {
+    const Tally::Neighbours beside = tally_.neighbours(unit);
+    if (!beside.once) return false;
+    const Choice choice = choices_[unit];
+    std::size_t place = static_cast<std::size_t>(world_.units[unit].weights) * 31 + choice.executor;
+    place = (place * 4 + static_cast<std::size_t>(choice.store)) * 0x9E3779B97F4A7C15U;
+    Entry& entry = entries_[place >> 58];
+    const bool same = entry.round == round_ && choices_[entry.unit] == choice &&
+                      entry.before == beside.before && entry.after == beside.after &&
+                      world_.units[entry.unit] == world_.units[unit];
+    entry = {round_, unit, beside.before, beside.after};
+    return same;
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t round = 0;
+    std::uint32_t unit = 0;
+    int before = -1;
+    int after = -1;
+  };
+
+  const World& world_;
+  const Choices& choices_;
+  const Tally& tally_;
+  std::uint32_t round_ = 1;
+  std::array<Entry, 64> entries_{};
+};
+
+// Of equally fast choices the one with fewer hops, then the one with less away from GPUs.
+bool better(const Tally::Figures& a, const Tally::Figures& b) {
+  if (!a.fits || !b.fits) return a.fits;
+  if (a.seconds < b.seconds * (1 - kTimeRounding)) return true;
+  return a.seconds <= b.seconds && std::pair(a.hops, a.away) < std::pair(b.hops, b.away);
+}
+
+}  // namespace
+
 void improve(const World& world, Choices* choices, std::size_t tries) {
   const std::vector<Choice> options = allowed_choices(world);
-  Timing best = predict(world, *choices);
-  // Of equally fast choices the one with fewer hops, then the one with less away from GPUs.
-  const auto second = [](const Timing& timing) {
-    return std::pair(timing.hops, timing.ram_used + 2 * timing.disk_used);
-  };
+  Tally tally(world, choices);
+  Tried tried(world, *choices, tally);
+  Tally::Figures best = tally.now();
   bool moved = true;
   while (moved) {
     moved = false;
-    for (std::size_t u = 0; u < choices->size(); ++u) {
+    for (std::uint32_t u = 0; u < choices->size(); ++u) {
+      if (tried.before(u)) continue;
       for (const Choice option : options) {
         if (option == (*choices)[u]) continue;
         if (tries-- == 0) return;
-        const Choice before = (*choices)[u];
-        (*choices)[u] = option;
-        Timing timing = predict(world, *choices);
-        const bool faster = timing.fits && (!best.fits || timing.seconds < best.seconds);
-        const bool nearer =
-            timing.fits && timing.seconds == best.seconds && second(timing) < second(best);
-        if (faster || nearer) {
-          best = std::move(timing);
-          moved = true;
-        } else {
-          (*choices)[u] = before;
-        }
+        const Tally::Figures figures = tally.after(u, option);
+        if (!better(figures, best)) continue;
+        tally.move(u, option);
+        tried.clear();
+        best = figures;
+        moved = true;
       }
     }
   }
 }
 
-void gather_runs(const World& world, Choices* choices) {
-  const UnitOrder units = first_uses(world);
-  const auto weigh = [&](std::uint32_t u) {
-    const Unit& unit = world.units[u];
+namespace {
+
+// Numbers for units, the same for equal ones.
+std::vector<std::uint32_t> kinds_of(const World& world, std::size_t* count) {
+  const auto weigh = [](const Unit& unit) {
     return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
   };
-  std::map<decltype(weigh(0)), UnitOrder> equal;
-  for (const std::uint32_t u : units) equal[weigh(u)].push_back(u);
-  Timing best = predict(world, *choices);
-  for (const bool cpu_first : {true, false}) {
-    const auto rank = [&](Choice choice) {
-      const bool cpu = world.executors[choice.executor].device == kCpuDevice;
-      return cpu && cpu_first ? -1 : static_cast<int>(choice.executor);
-    };
-    Choices gathered = *choices;
-    for (const auto& [kind, members] : equal) {
-      Choices part;
-      for (const std::uint32_t u : members) part.push_back((*choices)[u]);
-      std::stable_sort(part.begin(), part.end(),
-                       [&](Choice a, Choice b) { return rank(a) < rank(b); });
-      for (std::size_t i = 0; i < members.size(); ++i) gathered[members[i]] = part[i];
+  std::map<decltype(weigh(Unit{})), std::uint32_t> known;
+  std::vector<std::uint32_t> kinds(world.units.size());
+  for (std::size_t u = 0; u < kinds.size(); ++u) {
+    if (u > 0 && world.units[u] == world.units[u - 1]) {
+      kinds[u] = kinds[u - 1];
+      continue;
     }
-    Timing timing = predict(world, gathered);
-    if (!timing.fits || timing.hops >= best.hops) continue;
-    best = std::move(timing);
-    *choices = std::move(gathered);
+    const auto number = static_cast<std::uint32_t>(known.size());
+    kinds[u] = known.emplace(weigh(world.units[u]), number).first->second;
+  }
+  *count = known.size();
+  return kinds;
+}
+
+// The choices of equal units, those of each executor together, in the order of `ranks`.
+Choices gathered(const World& world, const Choices& choices,
+                 const std::vector<std::uint32_t>& kinds, std::size_t kind_count,
+                 const std::vector<std::size_t>& ranks) {
+  const UnitOrder units = first_uses(world);
+  // By kind and rank: where the next choice goes.
+  const std::size_t width = ranks.size();
+  std::vector<std::uint32_t> next(kind_count * width + 1);
+  const auto slot = [&](std::uint32_t u) { return kinds[u] * width + ranks[choices[u].executor]; };
+  for (const std::uint32_t u : units) ++next[slot(u) + 1];
+  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  std::vector<std::uint32_t> at(kind_count);
+  for (std::size_t k = 0; k < kind_count; ++k) at[k] = next[k * width];
+  Choices ordered(units.size());
+  for (const std::uint32_t u : units) ordered[next[slot(u)]++] = choices[u];
+  Choices result(choices.size());
+  for (const std::uint32_t u : units) result[u] = ordered[at[kinds[u]]++];
+  return result;
+}
+
+}  // namespace
+
+void gather_runs(const World& world, Choices* choices) {
+  std::vector<bool> busy(world.executors.size());
+  for (const Choice choice : *choices) busy[choice.executor] = true;
+  const auto used = std::count(busy.begin(), busy.end(), true);
+  int hops = hops_of(world, *choices);
+  if (hops < used) return;
+  std::size_t kind_count = 0;
+  const std::vector<std::uint32_t> kinds = kinds_of(world, &kind_count);
+  const bool cpu = world.computes_on_cpu() && busy.back();
+  for (const bool cpu_first : {true, false}) {
+    if ((cpu_first && !cpu) || hops < used) continue;
+    std::vector<std::size_t> ranks(world.executors.size());
+    for (std::size_t e = 0; e < ranks.size(); ++e) {
+      ranks[e] = cpu_first ? (e + 1) % ranks.size() : e;
+    }
+    Choices other = gathered(world, *choices, kinds, kind_count, ranks);
+    const int left = hops_of(world, other);
+    if (left >= hops) continue;
+    hops = left;
+    *choices = std::move(other);
   }
 }
 
-void spread_evenly(const World& world, Choices* choices) {
+void spread_evenly(const World& world, const std::vector<int>& slots, Choices* choices) {
+  // Of one kind of units in one row: how many lie where, and in parts of `total` how far each kind
+  // of store is behind its share.
+  struct Shares {
+    std::int64_t total = 0;
+    std::array<std::int64_t, 3> count{};
+    std::array<std::int64_t, 3> behind{};
+    std::array<std::int64_t, 3> left{};
+    std::size_t store = 0;  // of the group that is being placed
+    std::int64_t more = 0;  // units in it
+  };
   const UnitOrder units = first_uses(world);
-  std::size_t begin = 0;
-  while (begin < units.size()) {
-    const Unit& unit = world.units[units[begin]];
+  std::size_t kind_count = 0;
+  const std::vector<std::uint32_t> kinds = kinds_of(world, &kind_count);
+  std::vector<Shares> shares(kind_count);
+  for (std::size_t begin = 0, end = 0; begin < units.size(); begin = end) {
     const std::uint8_t executor = (*choices)[units[begin]].executor;
-    std::array<double, 3> count{};
-    std::size_t end = begin;
-    while (end < units.size() && world.units[units[end]] == unit &&
-           (*choices)[units[end]].executor == executor) {
-      ++count[static_cast<std::size_t>((*choices)[units[end++]].store)];
+    bool mixed = false;
+    for (end = begin; end < units.size(); ++end) {
+      const Choice choice = (*choices)[units[end]];
+      if (choice.executor != executor) break;
+      Shares& share = shares[kinds[units[end]]];
+      ++share.total;
+      const std::int64_t count = ++share.count[static_cast<std::size_t>(choice.store)];
+      share.left = share.count;
+      mixed = mixed || count < share.total;
     }
-    // At each place the kind that is furthest behind its share.
-    const double total = static_cast<double>(end - begin);
-    std::array<double, 3> given{};
-    for (std::size_t i = begin; i < end; ++i) {
-      std::size_t furthest = 0;
-      double most = -1;
-      for (std::size_t kind = 0; kind < count.size(); ++kind) {
-        const double due = count[kind] * (static_cast<double>(i - begin) + 1) / total;
-        const double behind = given[kind] < count[kind] ? due - given[kind] : -2;
-        if (behind > most) {
-          most = behind;
-          furthest = kind;
+    for (std::size_t i = begin; i < end && mixed; ++i) {
+      const Unit& unit = world.units[units[i]];
+      Shares& share = shares[kinds[units[i]]];
+      for (std::size_t store = 0; store < 3; ++store) share.behind[store] += share.count[store];
+      if (share.more == 0 || share.left[share.store] == 0) {
+        std::size_t furthest = 3;
+        for (std::size_t store = 0; store < 3; ++store) {
+          if (share.left[store] == 0) continue;
+          if (furthest == 3 || share.behind[store] > share.behind[furthest]) furthest = store;
         }
+        share.store = furthest;
+        share.more =
+            std::max<Size>(1, slots[executor] * unit.piece / std::max<Size>(1, unit.weights));
       }
-      ++given[furthest];
-      (*choices)[units[i]].store = static_cast<Store>(furthest);
+      --share.more;
+      share.behind[share.store] -= share.total;
+      --share.left[share.store];
+      (*choices)[units[i]].store = static_cast<Store>(share.store);
     }
-    begin = end;
+    for (std::size_t i = begin; i < end; ++i) {
+      Shares& share = shares[kinds[units[i]]];
+      if (share.total > 0) share = {};
+    }
   }
 }
 

@@ -93,10 +93,12 @@ struct Timing {
 // Every choice that the world allows for a unit.
 std::vector<Choice> allowed_choices(const World& world);
 double compute_seconds(const Unit& unit, const Executor& executor);
-// Of one copy, from where the choice keeps the unit to its executor.
-double copy_seconds(const World& world, const Unit& unit, Choice choice);
+// Of copies, from where the choice keeps weights to its executor.
+double copy_seconds(const World& world, Size weights, Choice choice);
+// Times that the work moves from one executor to another.
+int hops_of(const World& world, const Choices& choices);
 Timing predict(const World& world, const Choices& choices);
-// No choice of places can be faster: the same model with units that can be cut anywhere.
+// No choice of places that fits can be faster; docs/guide/plan.md has the proof.
 double lower_bound(const World& world);
 
 }  // namespace haul::core

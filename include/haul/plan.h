@@ -88,7 +88,7 @@ struct Plan {
   std::optional<Prediction> first_token;  // after a prompt that fills the context
   Prediction token;                       // a step of the whole batch; without KV cache, a pass
   double best_possible = 0;               // seconds that no placement can beat; 0: unknown
-  bool proven_best = false;               // every placement was considered
+  bool proven_best = false;               // no placement is faster
 
   // What would have to be added to one device alone so that it fits.
   std::vector<Budget> shortfall;
@@ -98,6 +98,11 @@ struct Plan {
 
   double tokens_per_second() const {
     return token.seconds > 0 ? static_cast<double>(batch) / token.seconds : 0;
+  }
+  // How much longer than `best_possible` it takes at most, as a share of that; 0 when it is proven
+  // best, or unknown.
+  double gap() const {
+    return fits && !proven_best && best_possible > 0 ? token.seconds / best_possible - 1 : 0;
   }
   bool operator==(const Plan&) const = default;
 };

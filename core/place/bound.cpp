@@ -1,0 +1,187 @@
+// The lower bound that docs/guide/plan.md proves. The names there are those used here.
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "core/place/world.h"
+
+namespace haul::core {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Units that can be cut anywhere: bytes, and what the chain grows by for each that the CPU
+// computes.
+struct Part {
+  double bytes;
+  double price;
+};
+
+class Bound {
+ public:
+  explicit Bound(const World& world) : world_(world) {
+    cpu_ = world.computes_on_cpu() ? &world.executors.back() : nullptr;
+    count_units();
+    for (const Executor& executor : world.executors) {
+      const Size room = executor.capacity - executor.fixed;
+      for (const int slots : {1, 2}) {
+        const double lost = executor.holds_weights ? whole(room) - whole(room - slots * piece_) : 0;
+        double& least = lost_[static_cast<std::size_t>(slots)];
+        least = std::min(least, lost);
+        if (executor.link > 0 && slots == 1) lost_on_gpu_ = std::min(lost_on_gpu_, lost);
+      }
+      if (executor.link == 0) continue;
+      rooms_.push_back(whole(room));
+      links_.push_back(executor.link);
+    }
+    std::sort(rooms_.rbegin(), rooms_.rend());
+    std::sort(links_.rbegin(), links_.rend());
+    const bool cpu_only = cpu_ != nullptr && rooms_.empty();
+    const Size ram = cpu_ == nullptr ? world.ram : cpu_->holds_weights ? cpu_->capacity : 0;
+    ram_ = whole(ram - (cpu_only ? cpu_->fixed : 0));
+  }
+
+  // The least over how many GPUs are used, and over how what is copied is held.
+  double seconds() const {
+    double least = kNever;
+    double room = 0;
+    double links = 0;
+    for (std::size_t gpus = 0; gpus <= rooms_.size(); ++gpus) {
+      if (gpus > 0) {
+        room += rooms_[gpus - 1];
+        links += links_[gpus - 1];
+      }
+      const double hops = world_.hop * static_cast<double>(std::max<std::size_t>(gpus, 1) - 1);
+      least = std::min({least, base_ + resident(gpus, room), base_ + hops + one_slot(gpus, room),
+                        two_slots(gpus, room, links, hops)});
+    }
+    return least;
+  }
+
+ private:
+  void count_units() {
+    Size divisor = 0;
+    piece_ = kNoLimit;
+    const Unit* last = nullptr;
+    double fastest = 0;
+    for (const Unit& unit : world_.units) {
+      const double bytes = static_cast<double>(unit.weights + unit.extra);
+      if (last == nullptr || !(unit == *last)) {
+        last = &unit;
+        divisor = std::gcd(divisor, std::gcd(unit.weights, unit.extra));
+        if (unit.weights > 0) piece_ = std::min(piece_, unit.piece);
+        fastest = kNever;
+        for (const Executor& e : world_.executors) {
+          fastest = std::min(fastest, compute_seconds(unit, e));
+        }
+        const double more = cpu_ == nullptr ? kNever : compute_seconds(unit, *cpu_) - fastest;
+        if (bytes > 0) parts_.push_back({0, more / bytes});
+      }
+      base_ += fastest;
+      total_ += bytes;
+      weights_ += static_cast<double>(unit.weights);
+      if (bytes > 0) parts_.back().bytes += bytes;
+    }
+    divisor_ = std::max<Size>(1, divisor);
+    if (piece_ == kNoLimit) piece_ = 0;
+    std::sort(parts_.begin(), parts_.end(),
+              [](const Part& a, const Part& b) { return a.price < b.price; });
+  }
+
+  // What units can take of a room: all of them are multiples of the divisor.
+  double whole(Size room) const {
+    return static_cast<double>(std::max<Size>(0, room) / divisor_ * divisor_);
+  }
+
+  // What the chain grows by when the CPU computes `bytes`.
+  double price_of(double bytes) const {
+    double price = 0;
+    for (const Part& part : parts_) {
+      if (bytes <= 0) break;
+      price += std::min(bytes, part.bytes) * part.price;
+      bytes -= part.bytes;
+    }
+    return bytes > 0 ? kNever : price;
+  }
+
+  // Nothing is copied.
+  double resident(std::size_t gpus, double room) const {
+    const double on_cpu = std::max(0.0, total_ - room);
+    if (on_cpu > 0 && (cpu_ == nullptr || (cpu_->holds_weights && on_cpu > ram_))) return kNever;
+    const std::size_t executors = gpus + (on_cpu > 0 ? 1 : 0);
+    const double hops = static_cast<double>(std::max<std::size_t>(executors, 1) - 1);
+    return price_of(on_cpu) + hops * world_.hop;
+  }
+
+  double from_disk(double room, int slots) const {
+    // A CPU that holds no weights can hold any amount of KV cache.
+    const double all = cpu_ != nullptr && !cpu_->holds_weights ? weights_ : total_;
+    const double lost = std::min(lost_[static_cast<std::size_t>(slots)], room + ram_);
+    return std::max(0.0, all - (room + ram_ - lost)) / world_.disk_bandwidth;
+  }
+
+  // Bytes that GPUs do not hold when at least one of them has a slot.
+  double away(double room) const {
+    return std::max(0.0, total_ - (room - std::min(lost_on_gpu_, room)));
+  }
+
+  // Every executor that is copied to has a single slot: the chain waits for the copies.
+  double one_slot(std::size_t gpus, double room) const {
+    const double disk = from_disk(room, 1);
+    const double resident = price_of(std::max(0.0, total_ - room));
+    if (gpus == 0) return std::max(resident, disk);
+    double rest = away(room);
+    double price = 0;
+    for (const Part& part : parts_) {
+      if (rest <= 0 || part.price * links_[0] >= 1) break;
+      const double bytes = std::min(rest, part.bytes);
+      price += bytes * part.price;
+      rest -= bytes;
+    }
+    return std::max(std::min(resident, price + rest / links_[0]), disk);
+  }
+
+  // Some executor has two slots, or pieces take no room: the copies run beside the chain.
+  double two_slots(std::size_t gpus, double room, double links, double hops) const {
+    const double disk = from_disk(room, 2);
+    const double chain = base_ + hops;
+    const double resident = price_of(std::max(0.0, total_ - room));
+    if (gpus == 0) return std::max(chain + resident, disk);
+    // The CPU takes the cheapest parts until chain and links take equally long.
+    double rest = away(room);
+    double price = 0;
+    for (const Part& part : parts_) {
+      const double gap = rest / links - (chain + price);
+      if (gap <= 0 || part.price == kNever) break;
+      const double bytes = std::min({part.bytes, rest, gap / (part.price + 1 / links)});
+      price += bytes * part.price;
+      rest -= bytes;
+      if (bytes < part.bytes) break;
+    }
+    return std::max(std::min(chain + resident, std::max(chain + price, rest / links)), disk);
+  }
+
+  const World& world_;
+  const Executor* cpu_ = nullptr;
+  std::vector<Part> parts_;
+  double base_ = 0;     // every unit on the executor that computes it fastest
+  double total_ = 0;    // weights and KV cache
+  double weights_ = 0;  // alone
+  Size divisor_ = 1;
+  Size piece_ = 0;  // the smallest
+  double ram_ = 0;
+  std::vector<double> rooms_;  // of GPUs, the largest first
+  std::vector<double> links_;  // the fastest first
+  // By slots: the least room that they take from an executor.
+  std::array<double, 3> lost_{0, kNever, kNever};
+  double lost_on_gpu_ = kNever;  // by one slot, from a GPU
+};
+
+}  // namespace
+
+double lower_bound(const World& world) {
+  return world.executors.empty() || world.units.empty() ? 0 : Bound(world).seconds();
+}
+
+}  // namespace haul::core
