@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tokenizers/byte_level.h"
 #include "tokenizers/unicode.h"
@@ -152,6 +153,7 @@ void FastRoute::encode(std::string_view text, FastScratch& scratch,
   if (scratch.words == nullptr || scratch.words->is_full()) scratch.words = cache_->table();
   IdBuffer& ids = scratch.ids;
   ids.clear();
+  scratch.waiting_count = 0;
   scratch.segments.clear();
   pipeline_->added.find_raw(text, scratch.segments);
   for (const Piece& segment : scratch.segments) {
@@ -167,9 +169,10 @@ void FastRoute::encode(std::string_view text, FastScratch& scratch,
       part = scratch.text.bytes();
     }
     const auto put = [&](std::string_view piece, bool at_start) {
-      if (cut_ == Cut::kScanner) return scan_segment(piece, scratch);
-      if (cut_ == Cut::kBertWords) return cut_bert_words(piece, scratch);
-      cut_at_blanks(piece, at_start, scratch);
+      if (cut_ == Cut::kScanner) scan_segment(piece, scratch);
+      if (cut_ == Cut::kBertWords) cut_bert_words(piece, scratch);
+      if (cut_ == Cut::kBlanks) cut_at_blanks(piece, at_start, scratch);
+      put_waiting(scratch);
     };
     if (!pipeline_->added.has_normalized()) {
       if (!part.empty()) put(part, segment.at_start);
@@ -256,16 +259,26 @@ bool FastRoute::is_ordinary(const char* at) const {
 
 inline void FastRoute::put_word(std::string_view word, std::uint32_t tag, const char* limit,
                                 FastScratch& scratch) const {
-  if (!scratch.words->append(word, tag, limit, scratch.ids)) put_unknown_word(word, tag, scratch);
+  WordTable::Query& query = scratch.waiting[scratch.waiting_count];
+  WordTable::make_query(word, tag, limit, query);
+  scratch.words->prefetch(query);
+  if (++scratch.waiting_count == scratch.waiting.size()) put_waiting(scratch);
 }
 
-void FastRoute::put_unknown_word(std::string_view word, std::uint32_t tag,
-                                 FastScratch& scratch) const {
-  compute_word(word, tag, scratch);
+void FastRoute::put_waiting(FastScratch& scratch) const {
+  const std::size_t count = std::exchange(scratch.waiting_count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const WordTable::Query& query = scratch.waiting[i];
+    if (!scratch.words->append(query, scratch.ids)) put_unknown_word(query, scratch);
+  }
+}
+
+void FastRoute::put_unknown_word(const WordTable::Query& query, FastScratch& scratch) const {
+  compute_word(query.word, query.tag, scratch);
   const std::vector<TokenId>& ids = scratch.word_ids;
   scratch.ids.append(ids.data(), ids.size());
   if (scratch.words->is_full()) scratch.words = cache_->replace(*scratch.words);
-  scratch.words->put(word, tag, ids.data(), ids.size());
+  scratch.words->put(query, ids.data(), ids.size());
 }
 
 bool FastRoute::is_plain_word(std::string_view word) const {

@@ -20,6 +20,9 @@ namespace haul::tokenizers {
 struct FastScratch {
   PlainScratch plain;
   std::shared_ptr<WordTable> words;
+  // Words whose slots are on their way from memory, before their ids are asked for.
+  std::array<WordTable::Query, 16> waiting;
+  std::size_t waiting_count = 0;
   IdBuffer ids;
   std::vector<Piece> segments;
   std::vector<Piece> found;
@@ -61,10 +64,12 @@ class FastRoute {
   void cut_at_blanks(std::string_view text, bool at_start, FastScratch& scratch) const;
   // A character that no normalizer joins with a space or turns into one.
   bool is_ordinary(const char* at) const;
-  // Appends to scratch.ids.
+  // The ids come with put_waiting(); until then the text must stay.
   void put_word(std::string_view word, std::uint32_t tag, const char* limit,
                 FastScratch& scratch) const;
-  void put_unknown_word(std::string_view word, std::uint32_t tag, FastScratch& scratch) const;
+  // Appends to scratch.ids.
+  void put_waiting(FastScratch& scratch) const;
+  void put_unknown_word(const WordTable::Query& query, FastScratch& scratch) const;
   void compute_word(std::string_view word, std::uint32_t tag, FastScratch& scratch) const;
   // Whether the word, a blank and what follows it, is just a mark and the same to the model.
   bool is_plain_word(std::string_view word) const;

@@ -2,6 +2,7 @@
 
 // The loops of scanners.h.
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -14,6 +15,15 @@ namespace haul::tokenizers::scanning {
 // Bits of an ASCII character, and kWide for the first byte of any other.
 inline constexpr std::uint8_t kWide = 128;
 const std::uint8_t* byte_classes();
+
+// The high bit of each of eight bytes that is no ASCII letter.
+inline std::uint64_t not_ascii_letters(std::uint64_t bytes) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = kOnes * 0x80;
+  const std::uint64_t low = (bytes | kOnes * 0x20) & ~kHigh;
+  const std::uint64_t from_a = low + kOnes * (0x80 - 'a');
+  const std::uint64_t after_z = low + kOnes * (0x7F - 'z');
+  return (~(from_a ^ after_z) | bytes) & kHigh;
+}
 
 class Cursor {
  public:
@@ -51,6 +61,21 @@ class Cursor {
       }
     }
     return p;
+  }
+  const char* skip_letters(const char* p) const {
+    // Eight at a time while they are ASCII.
+    while (end_ - p >= 8) {
+      std::uint64_t bytes;
+      std::memcpy(&bytes, p, 8);
+      const std::uint64_t others = not_ascii_letters(bytes);
+      if (others != 0) {
+        p += std::countr_zero(others) >> 3;
+        if (static_cast<unsigned char>(*p) < 0x80) return p;
+        break;
+      }
+      p += 8;
+    }
+    return skip(p, kScanLetter);
   }
   // Past all characters that have none of the bits.
   const char* skip_until(const char* p, std::uint8_t bits) const {
@@ -114,7 +139,7 @@ void gpt2(std::string_view text, const Unicode& properties, Take&& take) {
         }
       }
       if (kind & kScanLetter) {
-        stop = cursor.skip(body, kScanLetter);
+        stop = cursor.skip_letters(body);
       } else if (kind & kScanNumber) {
         stop = cursor.skip(body, kScanNumber);
       } else if (kind & kScanSpace) {
@@ -180,11 +205,11 @@ void cl100k(std::string_view text, const Unicode& properties, Take&& take) {
     const char* const after = begin + size;
     const std::uint8_t next = after < end ? cursor.look(after) : kScanSpace;
     if (kind & kScanLetter) {
-      stop = cursor.skip(after, kScanLetter);
+      stop = cursor.skip_letters(after);
     } else if (const std::size_t short_form = contraction<true>(begin, end); short_form != 0) {
       stop = begin + short_form;
     } else if ((next & kScanLetter) && (kind & (kScanNumber | kScanNewline)) == 0) {
-      stop = cursor.skip(after, kScanLetter);
+      stop = cursor.skip_letters(after);
     } else if (kind & kScanNumber) {
       stop = limited_digits(cursor, begin, kDigits);
     } else if ((kind & kScanSpace) == 0 || (*begin == ' ' && (next & kNotOther) == 0)) {
@@ -264,7 +289,7 @@ void clip(std::string_view text, const Unicode& properties, Take&& take) {
     if (const std::size_t short_form = contraction<false>(begin, cursor.end()); short_form != 0) {
       stop = begin + short_form;
     } else if (kind & kScanLetter) {
-      stop = cursor.skip(begin, kScanLetter);
+      stop = cursor.skip_letters(begin);
     } else if ((kind & kScanNumber) == 0) {
       stop = cursor.skip_until(begin, kNotOther);
     }
