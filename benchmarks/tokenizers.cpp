@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     count = tokenizer.encode_batch(documents, {}, threads).ids.size();
   };
   const double one = best_of(3, [&] { encode(1); });
-  const double all = best_of(3, [&] { encode(0); });
+  const double all = best_of(5, [&] { encode(0); });
   std::printf("{\"load\": %.6f, \"one\": %.6f, \"all\": %.6f, \"tokens\": %zu}\n", load, one, all,
               count);
 }

@@ -3,9 +3,10 @@
 
   benchmarks/tokenizers.py [MEGABYTES]
 
-Prints a table: megabytes a second on one thread and on all, and how many times the peer's that is;
-also the time to load, and whether a megabyte of one letter stays linear. Builds its own program first
-and needs the peers of scripts/oracles.txt; both sides run on this machine, one after the other.
+Prints a table: megabytes a second on one thread and on all, and how many times the peer's that is
+beside the goal; also the time to load, and whether a megabyte of one letter stays linear. Builds its
+own program first and needs the peers of scripts/oracles.txt; both sides run on this machine, one
+after the other, each on its best of several runs over the same texts.
 """
 import json
 import os
@@ -65,11 +66,12 @@ def peer(path, docs, one_thread):
         "import json,sys,time\nfrom tokenizers import Tokenizer\n"
         "a=time.perf_counter();t=Tokenizer.from_file(sys.argv[1]);load=time.perf_counter()-a\n"
         "d=open(sys.argv[2],encoding='utf-8',newline='').read().split('\\0')\nbest=1e9\n"
-        "for _ in range(2):\n a=time.perf_counter();r=t.encode_batch_fast(d);best=min(best,time.perf_counter()-a)\n"
+        "for _ in range(int(sys.argv[3])):\n a=time.perf_counter();r=t.encode_batch_fast(d);best=min(best,time.perf_counter()-a)\n"
         "print(json.dumps([load,best,sum(len(e.ids) for e in r)]))"
     )
     environment = dict(os.environ, TOKENIZERS_PARALLELISM="false" if one_thread else "true")
-    done = subprocess.run([sys.executable, "-c", script, path, docs], capture_output=True, text=True,
+    runs = "2" if one_thread else "5"
+    done = subprocess.run([sys.executable, "-c", script, path, docs, runs], capture_output=True, text=True,
                           env=environment, check=True)
     return json.loads(done.stdout)
 
@@ -89,20 +91,27 @@ def big_vocabulary():
     return Tokenizer.from_str(json.dumps(state))
 
 
-def measure(name, tokenizer, kind, megabytes, folder):
+def prepare(tokenizer, kind, megabytes, folder):
     path, source = folder / "tokenizer.json", folder / "documents"
     path.write_text(tokenizer.to_str())
-    docs = documents(kind, megabytes)
-    source.write_bytes("\0".join(d.replace("\0", " ") for d in docs).encode())
+    source.write_bytes("\0".join(d.replace("\0", " ") for d in documents(kind, megabytes)).encode())
+    return path, source
+
+
+def run_haul(path, source):
+    return json.loads(subprocess.run([BENCH, path, source], capture_output=True, check=True, text=True).stdout)
+
+
+def measure(name, goal, tokenizer, kind, megabytes, folder):
+    path, source = prepare(tokenizer, kind, megabytes, folder)
     size = source.stat().st_size / 1e6
-    ours = json.loads(subprocess.run([BENCH, path, source], capture_output=True, check=True, text=True).stdout)
+    ours = run_haul(path, source)
     load, one, tokens = peer(str(path), str(source), True)
     _, every, _ = peer(str(path), str(source), False)
     assert tokens == ours["tokens"], (name, kind, tokens, ours["tokens"])
-    print(f"{name:<14} {kind:<8} {size / one:7.2f} {size / ours['one']:8.1f} {one / ours['one']:7.1f}x"
-          f" {size / every:8.2f} {size / ours['all']:8.1f} {every / ours['all']:7.1f}x"
-          f" {load * 1e3:8.1f} {ours['load'] * 1e3:8.1f} {load / ours['load']:7.1f}x", flush=True)
-    return ours
+    print(f"{name:<12} {kind:<8} {goal:>5} {one / ours['one']:7.1f}x {every / ours['all']:7.1f}x"
+          f" {load / ours['load']:6.1f}x {size / one:8.2f} {size / ours['one']:8.1f}"
+          f" {size / every:8.2f} {size / ours['all']:8.1f} {load * 1e3:8.1f} {ours['load'] * 1e3:8.1f}", flush=True)
 
 
 def main():
@@ -110,22 +119,25 @@ def main():
         subprocess.run(["cmake", "--build", ROOT / "build", "--target", "bench_tokenizers"], check=True,
                        stdout=subprocess.DEVNULL)
     megabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 8
-    print(f"{'tokenizer':<14} {'text':<8} {'peer':>7} {'haul':>8} {'ratio':>8} {'peer all':>8} {'haul all':>8}"
-          f" {'ratio':>8} {'load':>8} {'haul':>8} {'ratio':>8}   (MB/s, ms)")
+    print(f"{os.cpu_count()} processors, {megabytes:g} MB of each text; times the peer, then MB/s, then ms to load\n"
+          f"{'tokenizer':<12} {'text':<8} {'goal':>5} {'one':>8} {'all':>8} {'load':>7} {'peer 1':>8} {'haul 1':>8}"
+          f" {'peer all':>8} {'haul all':>8} {'peer ms':>8} {'haul ms':>8}")
     n, p = normalizers, pre_tokenizers
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         charsmap = zoo.charsmap(zoo.train_sentencepiece(folder, "unigram"))
         t5 = n.Sequence([n.Precompiled(charsmap), n.Strip(left=False, right=True), n.Replace(Regex(" {2,}"), "▁")])
-        for label, tokenizer in (("gpt2", zoo.byte_level(8000)),
-                                 ("llama3-128k", big_vocabulary()),
-                                 ("bert", zoo.word_piece(8000)),
-                                 ("t5", zoo.unigram(t5, p.Metaspace(), size=4000)),
-                                 ("llama2", zoo.llama2())):
-            for kind in ("english", "code", "mixed"):
-                measure(label, tokenizer, kind, megabytes, folder)
-            times = [measure(label, tokenizer, "letter", size, folder)["one"] for size in (0.5, 1)]
-            print(f"{label:<14} twice the letters take {times[1] / times[0]:.2f} times as long")
+        byte_level = {"english": 20, "code": 20, "mixed": 10}
+        others = dict.fromkeys(byte_level, 10)
+        for label, goals, tokenizer in (("gpt2", byte_level, zoo.byte_level(8000)),
+                                        ("llama3-128k", byte_level, big_vocabulary()),
+                                        ("bert", others, zoo.word_piece(8000)),
+                                        ("t5", others, zoo.unigram(t5, p.Metaspace(), size=4000)),
+                                        ("llama2", dict.fromkeys(byte_level, "-"), zoo.llama2())):
+            for kind, goal in goals.items():
+                measure(label, goal, tokenizer, kind, megabytes, folder)
+            times = [run_haul(*prepare(tokenizer, "letter", size, folder))["one"] for size in (0.5, 1)]
+            print(f"{label:<12} twice the letters take {times[1] / times[0]:.2f} times as long", flush=True)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,9 @@ void AddedTokens::build(Finder& finder, bool normalized) {
     finder.starts[static_cast<unsigned char>(entry.text[0])] = true;
     finder.any = true;
   }
+  if (std::count(finder.starts.begin(), finder.starts.end(), true) == 1) {
+    finder.only_start = keys[0].first[0];
+  }
   // Of tokens with the same text the one with the highest id stays.
   std::sort(keys.begin(), keys.end());
   finder.trie = ByteTrie(std::move(keys));
@@ -68,17 +71,20 @@ void AddedTokens::find_normalized(std::string_view text, std::vector<Piece>& pie
   find(normalized_, text, pieces);
 }
 
+std::size_t AddedTokens::next_start(const Finder& finder, std::string_view text, std::size_t i) {
+  if (!finder.any) return text.size();
+  if (finder.only_start) return std::min(text.find(*finder.only_start, i), text.size());
+  while (i < text.size() && !finder.starts[static_cast<unsigned char>(text[i])]) ++i;
+  return i;
+}
+
 void AddedTokens::find(const Finder& finder, std::string_view text,
                        std::vector<Piece>& pieces) const {
   std::size_t covered = 0;
   const auto put = [&](std::size_t begin, std::size_t end, std::uint32_t token) {
     if (begin < end) pieces.push_back({begin, end, token, begin == 0});
   };
-  for (std::size_t i = 0; finder.any && i < text.size();) {
-    if (!finder.starts[static_cast<unsigned char>(text[i])]) {
-      ++i;
-      continue;
-    }
+  for (std::size_t i = 0; (i = next_start(finder, text, i)) < text.size();) {
     // The longest token that begins here.
     std::uint32_t id = kNoToken;
     std::size_t end = i;

@@ -58,10 +58,13 @@ class AddedTokens {
   struct Finder {
     ByteTrie trie;
     std::array<bool, 256> starts{};
+    std::optional<char> only_start;  // where all begin with the same byte
     bool any = false;
   };
 
   void build(Finder& finder, bool normalized);
+  // Where a token may begin, from `i` on; the text's size when nowhere.
+  static std::size_t next_start(const Finder& finder, std::string_view text, std::size_t i);
   void find(const Finder& finder, std::string_view text, std::vector<Piece>& pieces) const;
 
   std::unordered_map<std::uint32_t, Entry> by_id_;

@@ -1,56 +1,127 @@
 // Many texts over many threads.
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
 #include <thread>
 
+#include "tokenizers/pages.h"
 #include "tokenizers/post_processor.h"
 #include "tokenizers/state.h"
 
 namespace haul {
 namespace {
 
-// Enough work to take at once that taking it costs nothing.
-constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+// Enough work to take at once that taking it costs nothing, and little enough that no thread is
+// left with much when the others are done.
+constexpr std::size_t kBlockBytes = std::size_t{64} << 10;
 
+// The texts that one thread takes at once, and their ids.
 struct Block {
   std::size_t begin = 0;
   std::size_t end = 0;
-  EncodedBatch result;
+  std::size_t bytes = 0;
+  std::vector<TokenId> ids = {};
+  std::vector<std::size_t> ends = {};
 };
 
 std::vector<Block> divide(std::span<const std::string_view> texts) {
   std::vector<Block> blocks;
-  std::size_t bytes = kBlockBytes;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (bytes >= kBlockBytes) {
-      blocks.push_back({i, i, {}});
-      bytes = 0;
-    }
+    if (blocks.empty() || blocks.back().bytes >= kBlockBytes) blocks.push_back({i, i});
     blocks.back().end = i + 1;
-    bytes += texts[i].size() + 1;
+    blocks.back().bytes += texts[i].size() + 1;
   }
   return blocks;
 }
 
-// Runs work(block) for all blocks over the threads, and rethrows the first failure.
+// Joins blocks in order as they are done, on whichever thread finds the next one so; the space that
+// a joined one took serves another.
+class Joiner {
+ public:
+  explicit Joiner(std::vector<Block>& blocks) : blocks_(blocks), is_done_(blocks.size()) {
+    for (const Block& block : blocks) bytes_left_ += block.bytes;
+    if (!blocks.empty()) batch_.ends.reserve(blocks.back().end);
+  }
+
+  // Gives the block space of one that was joined.
+  void prepare(Block& block) {
+    const std::lock_guard lock(mutex_);
+    if (spare_.empty()) return;
+    block.ids = std::move(spare_.back());
+    spare_.pop_back();
+  }
+
+  void finish(std::size_t index) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_done_[index] = true;
+      if (is_joining_) return;  // who joins will see it
+      is_joining_ = true;
+    }
+    while (Block* block = take_next()) join(*block);
+  }
+
+  EncodedBatch take() { return std::move(batch_); }
+
+ private:
+  // The next block to join, or nothing and is_joining_ is over.
+  Block* take_next() {
+    const std::lock_guard lock(mutex_);
+    if (joined_ > 0 && blocks_[joined_ - 1].ids.capacity() > 0) {
+      spare_.push_back(std::move(blocks_[joined_ - 1].ids));
+      spare_.back().clear();
+    }
+    is_joining_ = joined_ < blocks_.size() && is_done_[joined_];
+    return is_joining_ ? &blocks_[joined_++] : nullptr;
+  }
+
+  void join(const Block& block) {
+    const std::size_t base = batch_.ids.size();
+    if (batch_.ids.capacity() - base < block.ids.size()) reserve(block);
+    bytes_left_ -= block.bytes;
+    batch_.ids.insert(batch_.ids.end(), block.ids.begin(), block.ids.end());
+    for (const std::size_t end : block.ends) batch_.ends.push_back(base + end);
+  }
+
+  // Room for this block and, if they are like it, for all that are left.
+  void reserve(const Block& block) {
+    const double share = static_cast<double>(bytes_left_) / static_cast<double>(block.bytes);
+    const auto expected =
+        static_cast<std::size_t>(1.25 * share * static_cast<double>(block.ids.size()));
+    batch_.ids.reserve(batch_.ids.size() + std::max(expected, block.ids.size()));
+    tokenizers::prefer_huge_pages(batch_.ids.data() + batch_.ids.size(),
+                                  (batch_.ids.capacity() - batch_.ids.size()) * sizeof(TokenId));
+  }
+
+  std::vector<Block>& blocks_;
+  std::size_t bytes_left_ = 0;  // of the texts that are not joined
+  std::vector<bool> is_done_;
+  std::size_t joined_ = 0;  // blocks, of which the last may be in work
+  bool is_joining_ = false;
+  EncodedBatch batch_;  // of the thread that joins
+  std::mutex mutex_;
+  std::vector<std::vector<TokenId>> spare_;
+};
+
+// Runs work(index) for all blocks over the threads, and rethrows the first failure.
 template <class Work>
-void for_each_block(std::vector<Block>& blocks, unsigned threads, Work&& work) {
+void for_each_block(std::size_t count, unsigned threads, Work&& work) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex mutex;
   const auto run = [&] {
     try {
-      for (std::size_t i = next++; i < blocks.size(); i = next++) work(blocks[i]);
+      for (std::size_t i = next++; i < count; i = next++) work(i);
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!failure) failure = std::current_exception();
-      next = blocks.size();
+      next = count;
     }
   };
   std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < threads && i < blocks.size(); ++i) helpers.emplace_back(run);
+  for (unsigned i = 1; i < threads && i < count; ++i) helpers.emplace_back(run);
   run();
   helpers.clear();
   if (failure) std::rethrow_exception(failure);
@@ -85,28 +156,19 @@ EncodedBatch Tokenizer::encode_batch(std::span<const std::string_view> texts,
                                      const EncodeOptions& options, unsigned threads) const {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<Block> blocks = divide(texts);
-  for_each_block(blocks, threads, [&](Block& block) {
+  Joiner joiner(blocks);
+  for_each_block(blocks.size(), threads, [&](std::size_t index) {
     const State::Lease scratch(*state_);
-    std::size_t bytes = 0;
-    for (std::size_t i = block.begin; i < block.end; ++i) bytes += texts[i].size();
-    block.result.ids.reserve(bytes / 3 + 16);
-    block.result.ends.reserve(block.end - block.begin);
+    Block& block = blocks[index];
+    joiner.prepare(block);
+    block.ends.reserve(block.end - block.begin);
     for (std::size_t i = block.begin; i < block.end; ++i) {
-      state_->append_ids(texts[i], options, *scratch, block.result.ids);
-      block.result.ends.push_back(block.result.ids.size());
+      state_->append_ids(texts[i], options, *scratch, block.ids);
+      block.ends.push_back(block.ids.size());
     }
+    joiner.finish(index);
   });
-  EncodedBatch batch;
-  std::size_t total = 0;
-  for (const Block& block : blocks) total += block.result.ids.size();
-  batch.ids.reserve(total);
-  batch.ends.reserve(texts.size());
-  for (Block& block : blocks) {
-    const std::size_t base = batch.ids.size();
-    batch.ids.insert(batch.ids.end(), block.result.ids.begin(), block.result.ids.end());
-    for (const std::size_t end : block.result.ends) batch.ends.push_back(base + end);
-    block.result = EncodedBatch{};
-  }
+  EncodedBatch batch = joiner.take();
   if (options.truncate_and_pad && state_->pipeline.padding) {
     pad_batch(batch, *state_->pipeline.padding);
   }

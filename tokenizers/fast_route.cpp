@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tokenizers/byte_level.h"
 #include "tokenizers/unicode.h"
@@ -86,15 +87,16 @@ const std::array<AsciiClass, 256>& ascii_classes() {
   return table;
 }
 
-// A character that no normalizer joins with a space or turns into one.
-bool is_ordinary(char32_t point, const Unicode& properties, const Normalizer* normalizer) {
-  if (normalizer != nullptr && !normalizer->keeps_apart(point)) return false;
-  if (point < 0x80) return point > ' ' && point < 0x7F;
-  if ((properties.scan[point] & (kScanLetter | kScanNumber)) == 0) return false;
-  const auto kind = static_cast<GraphemeBreak>(properties.breaks[point] & 15);
-  return (properties.flags[point] & (kNotNfkc | kIsSpace | kIsUnclean)) == 0 &&
-         kind != GraphemeBreak::kExtend && kind != GraphemeBreak::kSpacing &&
-         kind != GraphemeBreak::kPrepend && kind != GraphemeBreak::kZwj;
+// The pieces of a word that follows another one, with a line after each.
+std::string split_word(const Pipeline& pipeline, std::string_view word) {
+  Pieces pieces;
+  pieces.text.assign(word, 1, true);
+  if (pipeline.later_normalizer != nullptr) pipeline.later_normalizer->normalize(pieces.text);
+  if (!pieces.text.empty()) pieces.list.push_back({0, pieces.text.size(), kNoToken, false});
+  if (pipeline.pre_tokenizer != nullptr) pipeline.pre_tokenizer->split(pieces);
+  std::string result;
+  for (const Piece& piece : pieces.list) result.append(pieces.bytes(piece)).append("\n");
+  return result;
 }
 
 }  // namespace
@@ -118,14 +120,40 @@ std::optional<FastRoute> FastRoute::find(const Pipeline& pipeline) {
   }
   if (reach == Reach::kText) return std::nullopt;
   if (is_word_splitter(steps) || is_unsplit_bpe(pipeline, steps)) {
-    route.cut_ = Cut::kSpaces;
+    route.cut_ = Cut::kBlanks;
+    route.find_blanks(steps);
     return route;
   }
   return std::nullopt;
 }
 
+void FastRoute::find_blanks(const std::vector<SplitStep>& steps) {
+  const Normalizer* normalizer = pipeline_->later_normalizer.get();
+  for (char c = '!'; c < 0x7F; ++c) {
+    if (normalizer == nullptr || normalizer->keeps_apart(static_cast<char32_t>(c))) {
+      bytes_[static_cast<unsigned char>(c)] = Byte::kPlain;
+    }
+  }
+  bytes_[' '] = Byte::kBlank;
+  if (normalizer == nullptr) return;
+  for (const char c : {'\n', '\t'}) {
+    Text probe;
+    probe.assign(std::string{'a', c, 'b'}, 0, false);
+    normalizer->normalize(probe);
+    if (probe.bytes() == "a b") bytes_[static_cast<unsigned char>(c)] = Byte::kBlank;
+  }
+  const bool drops_blanks = !steps.empty() && steps[0].kind == Kind::kWhitespaceSplit;
+  joins_blanks_ = (drops_blanks ? normalizer->keeps_spaces() : normalizer->joins_spaces()) &&
+                  split_word(*pipeline_, " a") == split_word(*pipeline_, "   a");
+  if (joins_blanks_ && split_word(*pipeline_, " a") == std::string(kMark) + "a\n") mark_ = kMark;
+}
+
 void FastRoute::encode(std::string_view text, FastScratch& scratch,
-                       std::vector<TokenId>& ids) const {
+                       std::vector<TokenId>& result) const {
+  if (scratch.words == nullptr || scratch.words->is_full()) scratch.words = cache_->table();
+  IdBuffer& ids = scratch.ids;
+  ids.clear();
+  scratch.waiting_count = 0;
   scratch.segments.clear();
   pipeline_->added.find_raw(text, scratch.segments);
   for (const Piece& segment : scratch.segments) {
@@ -141,9 +169,10 @@ void FastRoute::encode(std::string_view text, FastScratch& scratch,
       part = scratch.text.bytes();
     }
     const auto put = [&](std::string_view piece, bool at_start) {
-      if (cut_ == Cut::kScanner) return scan_segment(piece, scratch, ids);
-      if (cut_ == Cut::kBertWords) return cut_bert_words(piece, scratch, ids);
-      cut_at_spaces(piece, at_start, scratch, ids);
+      if (cut_ == Cut::kScanner) scan_segment(piece, scratch);
+      if (cut_ == Cut::kBertWords) cut_bert_words(piece, scratch);
+      if (cut_ == Cut::kBlanks) cut_at_blanks(piece, at_start, scratch);
+      put_waiting(scratch);
     };
     if (!pipeline_->added.has_normalized()) {
       if (!part.empty()) put(part, segment.at_start);
@@ -159,22 +188,21 @@ void FastRoute::encode(std::string_view text, FastScratch& scratch,
       }
     }
   }
+  result.insert(result.end(), ids.begin(), ids.end());
 }
 
-void FastRoute::scan_segment(std::string_view text, FastScratch& scratch,
-                             std::vector<TokenId>& ids) const {
+void FastRoute::scan_segment(std::string_view text, FastScratch& scratch) const {
   if (add_prefix_space_ && text[0] != ' ') {
     scratch.copy.assign(" ").append(text);
     text = scratch.copy;
   }
   const char* const limit = text.data() + text.size();
   scan(scanner_, text, [&](const char* begin, const char* end) {
-    put_word({begin, static_cast<std::size_t>(end - begin)}, 0, limit, scratch, ids);
+    put_word({begin, static_cast<std::size_t>(end - begin)}, 0, limit, scratch);
   });
 }
 
-void FastRoute::cut_bert_words(std::string_view text, FastScratch& scratch,
-                               std::vector<TokenId>& ids) const {
+void FastRoute::cut_bert_words(std::string_view text, FastScratch& scratch) const {
   const auto& classes = ascii_classes();
   const auto kind = [&](const char* p) { return classes[static_cast<unsigned char>(*p)]; };
   const char* const end = text.data() + text.size();
@@ -189,66 +217,75 @@ void FastRoute::cut_bert_words(std::string_view text, FastScratch& scratch,
     } else {
       while (p < end && kind(p) == kOrdinary) ++p;
     }
-    put_word({begin, static_cast<std::size_t>(p - begin)}, 0, end, scratch, ids);
+    put_word({begin, static_cast<std::size_t>(p - begin)}, 0, end, scratch);
   }
 }
 
-void FastRoute::cut_at_spaces(std::string_view text, bool at_start, FastScratch& scratch,
-                              std::vector<TokenId>& ids) const {
-  const Unicode& properties = unicode();
+void FastRoute::cut_at_blanks(std::string_view text, bool at_start, FastScratch& scratch) const {
   const char* const end = text.data() + text.size();
   const char* begin = text.data();
   std::uint32_t tag = at_start ? kFirst | kAtStart : kFirst;
+  const auto is = [&](const char* p, Byte kind) {
+    return bytes_[static_cast<unsigned char>(*p)] == kind;
+  };
   for (const char* p = begin; p < end;) {
-    const auto* space =
-        static_cast<const char*>(std::memchr(p, ' ', static_cast<std::size_t>(end - p)));
-    if (space == nullptr) break;
-    p = space;
-    while (p < end && *p == ' ') ++p;
-    if (p == end) break;
-    const Normalizer* normalizer = pipeline_->later_normalizer.get();
-    if (space == text.data() ||
-        !is_ordinary(utf8_point(utf8_previous(space)), properties, normalizer) ||
-        !is_ordinary(utf8_point(p), properties, normalizer)) {
+    while (p < end && !is(p, Byte::kBlank)) ++p;
+    const char* const blank = p;
+    while (p < end && is(p, Byte::kBlank)) ++p;
+    if (p == end || blank == text.data()) continue;
+    if (!(is(blank - 1, Byte::kPlain) || is_ordinary(utf8_previous(blank))) ||
+        !(is(p, Byte::kPlain) || is_ordinary(p))) {
       continue;
     }
-    put_word({begin, static_cast<std::size_t>(space - begin)}, tag, end, scratch, ids);
-    begin = space;
+    put_word({begin, static_cast<std::size_t>(blank - begin)}, tag, end, scratch);
+    begin = joins_blanks_ ? p - 1 : blank;
     tag = 0;
   }
-  put_word({begin, static_cast<std::size_t>(end - begin)}, tag, end, scratch, ids);
+  put_word({begin, static_cast<std::size_t>(end - begin)}, tag, end, scratch);
+}
+
+bool FastRoute::is_ordinary(const char* at) const {
+  const char32_t point = utf8_point(at);
+  if (point < 0x80) return bytes_[point] == Byte::kPlain;
+  const Unicode& properties = unicode();
+  if ((properties.scan[point] & (kScanLetter | kScanNumber)) == 0) return false;
+  const auto kind = static_cast<GraphemeBreak>(properties.breaks[point] & 15);
+  return (properties.flags[point] & (kNotNfkc | kIsSpace | kIsUnclean)) == 0 &&
+         kind != GraphemeBreak::kExtend && kind != GraphemeBreak::kSpacing &&
+         kind != GraphemeBreak::kPrepend && kind != GraphemeBreak::kZwj &&
+         (pipeline_->later_normalizer == nullptr ||
+          pipeline_->later_normalizer->keeps_apart(point));
 }
 
 inline void FastRoute::put_word(std::string_view word, std::uint32_t tag, const char* limit,
-                                FastScratch& scratch, std::vector<TokenId>& ids) const {
-  if (word.size() <= WordCache::kShortWord) {
-    const WordCache::Key key = WordCache::key(word, tag, limit);
-    WordCache::Entry& entry = scratch.cache.entry(key);
-    if (WordCache::matches(entry, key)) {
-      ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
-      return;
-    }
-    if (const auto known = scratch.cache.find_long(word, tag); known.data != nullptr) {
-      ids.insert(ids.end(), known.data, known.data + known.count);
-      return;
-    }
-    compute_word(word, tag, scratch);
-    if (scratch.word_ids.size() <= WordCache::kInlineIds) {
-      WordCache::store(entry, key, scratch.word_ids.data(), scratch.word_ids.size());
-    } else {
-      scratch.cache.put_long(word, tag, scratch.word_ids.data(), scratch.word_ids.size());
-    }
-  } else {
-    if (word.size() <= WordCache::kLongWord) {
-      if (const auto known = scratch.cache.find_long(word, tag); known.data != nullptr) {
-        ids.insert(ids.end(), known.data, known.data + known.count);
-        return;
-      }
-    }
-    compute_word(word, tag, scratch);
-    scratch.cache.put_long(word, tag, scratch.word_ids.data(), scratch.word_ids.size());
+                                FastScratch& scratch) const {
+  WordTable::Query& query = scratch.waiting[scratch.waiting_count];
+  WordTable::make_query(word, tag, limit, query);
+  scratch.words->prefetch(query);
+  if (++scratch.waiting_count == scratch.waiting.size()) put_waiting(scratch);
+}
+
+void FastRoute::put_waiting(FastScratch& scratch) const {
+  const std::size_t count = std::exchange(scratch.waiting_count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const WordTable::Query& query = scratch.waiting[i];
+    if (!scratch.words->append(query, scratch.ids)) put_unknown_word(query, scratch);
   }
-  ids.insert(ids.end(), scratch.word_ids.begin(), scratch.word_ids.end());
+}
+
+void FastRoute::put_unknown_word(const WordTable::Query& query, FastScratch& scratch) const {
+  compute_word(query.word, query.tag, scratch);
+  const std::vector<TokenId>& ids = scratch.word_ids;
+  scratch.ids.append(ids.data(), ids.size());
+  if (scratch.words->is_full()) scratch.words = cache_->replace(*scratch.words);
+  scratch.words->put(query, ids.data(), ids.size());
+}
+
+bool FastRoute::is_plain_word(std::string_view word) const {
+  const std::string_view body = word.substr(1);
+  return !body.empty() && std::all_of(body.begin(), body.end(), [this](char c) {
+    return bytes_[static_cast<unsigned char>(c)] == Byte::kPlain;
+  }) && pipeline_->later_normalizer->keeps(body);
 }
 
 // The plain route for one word, into scratch.word_ids.
@@ -263,6 +300,11 @@ void FastRoute::compute_word(std::string_view word, std::uint32_t tag, FastScrat
   if (cut_ == Cut::kScanner) {
     scratch.mapped.clear();
     append_byte_level(word, scratch.mapped);
+    take(scratch.mapped);
+    return;
+  }
+  if (tag == 0 && !mark_.empty() && is_plain_word(word)) {
+    scratch.mapped.assign(mark_).append(word.substr(1));
     take(scratch.mapped);
     return;
   }

@@ -160,7 +160,8 @@ Pipeline read_word_piece(const Metadata& metadata, const Tokens& tokens) {
   for (std::size_t i = 0; i < tokens.texts.size(); ++i) {
     std::string token(tokens.texts[i]);
     const bool is_named = token.starts_with('[') && token.ends_with(']');
-    if (token.starts_with(kMark)) {
+    // A mark alone begins no word: it is the character itself within one.
+    if (token.starts_with(kMark) && token != kMark) {
       token.erase(0, kMark.size());
     } else if (tokens.types[i] == PieceType::kNormal && !is_named) {
       token = fmt::format("##{}", token);

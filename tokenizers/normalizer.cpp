@@ -185,15 +185,13 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(std::unique_ptr<Pattern> pattern, std::string content, Reach reach)
-      : pattern_(std::move(pattern)), content_(std::move(content)), reach_(reach) {}
+  Replace(std::unique_ptr<Pattern> pattern, std::string content, const ReplaceTraits& traits)
+      : pattern_(std::move(pattern)), content_(std::move(content)), traits_(traits) {}
 
   void normalize(Text& text) const override {
+    if (keeps(text.bytes())) return;
     std::vector<Match> matches;
     pattern_->find(text.bytes(), matches);
-    if (std::none_of(matches.begin(), matches.end(), [](const Match& m) { return m.is_match; })) {
-      return;
-    }
     Text result;
     result.clear(text.tracked());
     for (const Match& match : matches) {
@@ -211,18 +209,16 @@ class Replace final : public Normalizer {
     }
     text = std::move(result);
   }
-  bool keeps(std::string_view text) const override {
-    std::vector<Match> matches;
-    pattern_->find(text, matches);
-    return matches.size() <= 1 && (matches.empty() || !matches[0].is_match);
-  }
-  Reach reach() const override { return reach_; }
-  bool may_move_start() const override { return reach_ != Reach::kCharacter; }
+  bool keeps(std::string_view text) const override { return !pattern_->is_in(text); }
+  Reach reach() const override { return traits_.reach; }
+  bool keeps_spaces() const override { return traits_.keeps_spaces; }
+  bool joins_spaces() const override { return traits_.joins_spaces; }
+  bool may_move_start() const override { return traits_.reach != Reach::kCharacter; }
 
  private:
   std::unique_ptr<Pattern> pattern_;
   std::string content_;
-  Reach reach_;
+  ReplaceTraits traits_;
 };
 
 // The peer looks whole graphemes up first, by their shortest mapped prefix, and drops the rest of
@@ -275,6 +271,7 @@ class Precompiled final : public Normalizer {
     append_utf8(character, point);
     return !charsmap_.shortest(character).has_value();
   }
+  bool keeps_spaces() const override { return plain_[' ']; }
 
  private:
   static constexpr std::size_t kShortGrapheme = 6;
@@ -376,6 +373,15 @@ class Sequence final : public Normalizer {
     return std::all_of(parts_.begin(), parts_.end(),
                        [point](const auto& part) { return part->keeps_apart(point); });
   }
+  bool keeps_spaces() const override {
+    return std::all_of(parts_.begin(), parts_.end(),
+                       [](const auto& part) { return part->keeps_spaces(); });
+  }
+  bool joins_spaces() const override {
+    return !parts_.empty() && parts_.back()->joins_spaces() &&
+           std::all_of(parts_.begin(), parts_.end() - 1,
+                       [](const auto& part) { return part->keeps_spaces(); });
+  }
   bool may_move_start() const override {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const auto& part) { return part->may_move_start(); });
@@ -409,8 +415,8 @@ std::unique_ptr<Normalizer> make_prepend(std::string prefix) {
   return std::make_unique<Prepend>(std::move(prefix));
 }
 std::unique_ptr<Normalizer> make_replace(std::unique_ptr<Pattern> pattern, std::string content,
-                                         Reach reach) {
-  return std::make_unique<Replace>(std::move(pattern), std::move(content), reach);
+                                         const ReplaceTraits& traits) {
+  return std::make_unique<Replace>(std::move(pattern), std::move(content), traits);
 }
 std::unique_ptr<Normalizer> make_precompiled(Charsmap charsmap) {
   return std::make_unique<Precompiled>(std::move(charsmap));

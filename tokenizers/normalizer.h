@@ -30,6 +30,10 @@ class Normalizer {
   virtual Reach reach() const = 0;
   // Whether this letter, digit or ASCII sign stays apart from spaces beside it.
   virtual bool keeps_apart(char32_t) const { return true; }
+  // Whether spaces between characters that it keeps apart remain one space or more.
+  virtual bool keeps_spaces() const { return true; }
+  // Whether all runs of two such spaces or more become the same text.
+  virtual bool joins_spaces() const { return false; }
   // Whether the first character left may stand for a later part of the original.
   virtual bool may_move_start() const { return true; }
 };
@@ -41,8 +45,15 @@ std::unique_ptr<Normalizer> make_strip_accents();
 std::unique_ptr<Normalizer> make_nmt();
 std::unique_ptr<Normalizer> make_byte_level_normalizer();
 std::unique_ptr<Normalizer> make_prepend(std::string prefix);
+
+// What is known of a replacement beforehand.
+struct ReplaceTraits {
+  Reach reach = Reach::kText;
+  bool keeps_spaces = false;
+  bool joins_spaces = false;
+};
 std::unique_ptr<Normalizer> make_replace(std::unique_ptr<Pattern> pattern, std::string content,
-                                         Reach reach);
+                                         const ReplaceTraits& traits);
 std::unique_ptr<Normalizer> make_precompiled(Charsmap charsmap);
 
 struct BertOptions {

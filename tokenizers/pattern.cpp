@@ -1,5 +1,6 @@
 #include "tokenizers/pattern.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -127,17 +128,27 @@ class Regex final : public Pattern {
   regex_t* regex_ = nullptr;
 };
 
-class Literal final : public Pattern {
+class Literal : public Pattern {
  public:
   explicit Literal(std::string text) : text_(std::move(text)) {}
 
   void find(std::string_view text, std::vector<Match>& matches) const override {
+    find_strings(text, matches, [](std::size_t end) { return end; });
+  }
+  bool is_in(std::string_view text) const override {
+    return text.find(text_) != std::string_view::npos;
+  }
+
+ protected:
+  // Each occurrence of the text as far as extend(its end) says.
+  template <class Extend>
+  void find_strings(std::string_view text, std::vector<Match>& matches, Extend&& extend) const {
     std::size_t covered = 0;
     for (std::size_t at = text.find(text_); at != std::string_view::npos;
          at = text.find(text_, covered)) {
       if (covered < at) matches.push_back({covered, at, false});
-      matches.push_back({at, at + text_.size(), true});
-      covered = at + text_.size();
+      covered = extend(at + text_.size());
+      matches.push_back({at, covered, true});
     }
     if (covered < text.size()) matches.push_back({covered, text.size(), false});
   }
@@ -146,10 +157,31 @@ class Literal final : public Pattern {
   std::string text_;
 };
 
+class SpaceRuns final : public Literal {
+ public:
+  SpaceRuns() : Literal("  ") {}
+
+  void find(std::string_view text, std::vector<Match>& matches) const override {
+    find_strings(text, matches, [text](std::size_t end) {
+      return std::min(text.find_first_not_of(' ', end), text.size());
+    });
+  }
+};
+
 }  // namespace
+
+bool Pattern::is_in(std::string_view text) const {
+  std::vector<Match> matches;
+  find(text, matches);
+  return std::any_of(matches.begin(), matches.end(), [](const Match& m) { return m.is_match; });
+}
 
 std::unique_ptr<Pattern> make_regex(std::string_view expression) {
   return std::make_unique<Regex>(expression);
+}
+
+std::unique_ptr<Pattern> make_space_runs() {
+  return std::make_unique<SpaceRuns>();
 }
 
 std::unique_ptr<Pattern> make_literal(std::string text) {

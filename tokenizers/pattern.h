@@ -24,6 +24,8 @@ class Pattern {
   virtual ~Pattern() = default;
   // REQUIRES: well-formed text. Appends.
   virtual void find(std::string_view text, std::vector<Match>& matches) const = 0;
+  // Whether there is a match.
+  virtual bool is_in(std::string_view text) const;
 };
 
 // An expression in Oniguruma's syntax, with \s, \w, \d, general categories and the common scripts
@@ -32,6 +34,8 @@ class Pattern {
 std::unique_ptr<Pattern> make_regex(std::string_view expression);
 // Every occurrence of the text; an empty one matches between all characters.
 std::unique_ptr<Pattern> make_literal(std::string text);
+// Two spaces or more.
+std::unique_ptr<Pattern> make_space_runs();
 
 // Each character for which the predicate holds is a match of its own.
 template <class Predicate>

@@ -26,8 +26,11 @@ PatternText read_pattern_text(const JsonValue& value) {
   value.refuse("a \"String\" or a \"Regex\"");
 }
 
+constexpr std::string_view kSpaceRuns = " {2,}";
+
 std::unique_ptr<Pattern> make_pattern(const PatternText& pattern, const JsonValue& value) {
   try {
+    if (pattern.is_regex && pattern.text == kSpaceRuns) return make_space_runs();
     return pattern.is_regex ? make_regex(pattern.text) : make_literal(pattern.text);
   } catch (Error& error) {
     error.add_context(value.place());
@@ -35,13 +38,20 @@ std::unique_ptr<Pattern> make_pattern(const PatternText& pattern, const JsonValu
   }
 }
 
-// How far a replacement reaches, for the fast route.
-Reach replacement_reach(const PatternText& pattern, std::string_view content) {
-  if (pattern.is_regex) return pattern.text == " {2,}" ? Reach::kNeighbours : Reach::kText;
-  if (pattern.text == " ") return Reach::kCharacter;
-  const bool has_space = pattern.text.find(' ') != std::string::npos ||
-                         content.find(' ') != std::string_view::npos || content.empty();
-  return pattern.text.empty() || has_space ? Reach::kText : Reach::kNeighbours;
+// What a replacement does to spaces, for the fast route.
+ReplaceTraits replacement_traits(const PatternText& pattern, std::string_view content) {
+  if (pattern.is_regex) {
+    if (pattern.text != kSpaceRuns) return {};
+    const bool keeps = !content.empty() && content.find_first_not_of(' ') == std::string_view::npos;
+    return {Reach::kNeighbours, keeps, true};
+  }
+  if (pattern.text == " ") return {Reach::kCharacter, content == " ", false};
+  constexpr std::string_view kBlanks = " \t\n";
+  const bool has_blank = pattern.text.find_first_of(kBlanks) != std::string::npos ||
+                         content.find_first_of(kBlanks) != std::string_view::npos ||
+                         content.empty();
+  if (pattern.text.empty() || has_blank) return {};
+  return {Reach::kNeighbours, true, false};
 }
 
 std::string decode_base64(std::string_view text, const JsonValue& value) {
@@ -126,8 +136,8 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonValue& value, bool later) 
   if (type == "Replace") {
     const PatternText pattern = read_pattern_text(value.at("pattern"));
     std::string content(value.at("content").string());
-    const Reach reach = replacement_reach(pattern, content);
-    return make_replace(make_pattern(pattern, value), std::move(content), reach);
+    const ReplaceTraits traits = replacement_traits(pattern, content);
+    return make_replace(make_pattern(pattern, value), std::move(content), traits);
   }
   if (type == "BertNormalizer") {
     BertOptions options;

@@ -2,6 +2,7 @@
 
 // The loops of scanners.h.
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -15,14 +16,20 @@ namespace haul::tokenizers::scanning {
 inline constexpr std::uint8_t kWide = 128;
 const std::uint8_t* byte_classes();
 
+// The high bit of each of eight bytes that is no ASCII letter.
+inline std::uint64_t not_ascii_letters(std::uint64_t bytes) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = kOnes * 0x80;
+  const std::uint64_t low = (bytes | kOnes * 0x20) & ~kHigh;
+  const std::uint64_t from_a = low + kOnes * (0x80 - 'a');
+  const std::uint64_t after_z = low + kOnes * (0x7F - 'z');
+  return (~(from_a ^ after_z) | bytes) & kHigh;
+}
+
+// Looks at well-formed text up to its end.
 class Cursor {
  public:
-  Cursor(const char* at, const char* end, const Unicode& properties)
-      : at_(at), end_(end), classes_(byte_classes()), properties_(properties) {}
-
-  const char* at() const { return at_; }
-  bool done() const { return at_ == end_; }
-  void move_to(const char* at) { at_ = at; }
+  Cursor(const char* end, const Unicode& properties)
+      : end_(end), classes_(byte_classes()), properties_(properties) {}
 
   // The class of the character at p, and its size. REQUIRES: p < end.
   std::uint8_t look(const char* p, std::size_t& size) const {
@@ -52,6 +59,21 @@ class Cursor {
     }
     return p;
   }
+  const char* skip_letters(const char* p) const {
+    // Eight at a time while they are ASCII.
+    while (end_ - p >= 8) {
+      std::uint64_t bytes;
+      std::memcpy(&bytes, p, 8);
+      const std::uint64_t others = not_ascii_letters(bytes);
+      if (others != 0) {
+        p += std::countr_zero(others) >> 3;
+        if (static_cast<unsigned char>(*p) < 0x80) return p;
+        break;
+      }
+      p += 8;
+    }
+    return skip(p, kScanLetter);
+  }
   // Past all characters that have none of the bits.
   const char* skip_until(const char* p, std::uint8_t bits) const {
     std::size_t size;
@@ -61,7 +83,6 @@ class Cursor {
   const char* end() const { return end_; }
 
  private:
-  const char* at_;
   const char* end_;
   const std::uint8_t* classes_;
   const Unicode& properties_;
@@ -92,60 +113,26 @@ inline const char* space_run(const Cursor& cursor, const char* begin) {
   return last == begin ? end : last;
 }
 
-template <class Take>
-void gpt2(std::string_view text, const Unicode& properties, Take&& take) {
-  constexpr std::uint8_t kNotOther = kScanLetter | kScanNumber | kScanSpace;
-  Cursor cursor(text.data(), text.data() + text.size(), properties);
-  const char* const end = cursor.end();
-  while (!cursor.done()) {
-    const char* const begin = cursor.at();
-    const char* stop;
-    std::size_t size;
-    std::uint8_t kind = cursor.look(begin, size);
-    if (const std::size_t short_form = contraction<false>(begin, end); short_form != 0) {
-      stop = begin + short_form;
-    } else {
-      const char* body = begin;
-      if (*begin == ' ' && begin + 1 < end) {
-        const std::uint8_t next = cursor.look(begin + 1);
-        if ((next & kScanSpace) == 0) {
-          kind = next;
-          body = begin + 1;
-        }
-      }
-      if (kind & kScanLetter) {
-        stop = cursor.skip(body, kScanLetter);
-      } else if (kind & kScanNumber) {
-        stop = cursor.skip(body, kScanNumber);
-      } else if (kind & kScanSpace) {
-        stop = space_run(cursor, begin);
-      } else {
-        stop = cursor.skip_until(body, kNotOther);
-      }
-    }
-    take(begin, stop);
-    cursor.move_to(stop);
-  }
-}
+inline constexpr std::uint8_t kNotOther = kScanLetter | kScanNumber | kScanSpace;
 
-// Digits one by one between parts that gpt2 splits on their own.
-template <class Take>
-void gpt2_digits(std::string_view text, const Unicode& properties, Take&& take) {
-  Cursor cursor(text.data(), text.data() + text.size(), properties);
-  while (!cursor.done()) {
-    const char* const begin = cursor.at();
-    const char* digit = cursor.skip_until(begin, kScanDigit);
-    if (digit > begin) {
-      gpt2({begin, static_cast<std::size_t>(digit - begin)}, properties, take);
-    }
-    while (digit < cursor.end()) {
-      std::size_t size;
-      if ((cursor.look(digit, size) & kScanDigit) == 0) break;
-      take(digit, digit + size);
-      digit += size;
-    }
-    cursor.move_to(digit);
+// Where a piece ends that begins with a character of this kind, the next one being `after`.
+inline const char* gpt2_end(const Cursor& cursor, const char* begin, std::uint8_t kind,
+                            const char* after) {
+  if (const std::size_t size = contraction<false>(begin, cursor.end()); size != 0) {
+    return begin + size;
   }
+  const char* body = begin;
+  if (*begin == ' ' && after < cursor.end()) {
+    const std::uint8_t next = cursor.look(after);
+    if ((next & kScanSpace) == 0) {
+      kind = next;
+      body = after;
+    }
+  }
+  if (kind & kScanLetter) return cursor.skip_letters(body);
+  if (kind & kScanNumber) return cursor.skip(body, kScanNumber);
+  if (kind & kScanSpace) return space_run(cursor, begin);
+  return cursor.skip_until(body, kNotOther);
 }
 
 // \s*[\r\n]+|\s+(?!\S)|\s+
@@ -167,34 +154,27 @@ inline const char* limited_digits(const Cursor& cursor, const char* p, int limit
   return p;
 }
 
-template <int kDigits, class Take>
-void cl100k(std::string_view text, const Unicode& properties, Take&& take) {
-  constexpr std::uint8_t kNotOther = kScanLetter | kScanNumber | kScanSpace;
-  Cursor cursor(text.data(), text.data() + text.size(), properties);
-  const char* const end = cursor.end();
-  while (!cursor.done()) {
-    const char* const begin = cursor.at();
-    const char* stop;
-    std::size_t size;
-    const std::uint8_t kind = cursor.look(begin, size);
-    const char* const after = begin + size;
-    const std::uint8_t next = after < end ? cursor.look(after) : kScanSpace;
-    if (kind & kScanLetter) {
-      stop = cursor.skip(after, kScanLetter);
-    } else if (const std::size_t short_form = contraction<true>(begin, end); short_form != 0) {
-      stop = begin + short_form;
-    } else if ((next & kScanLetter) && (kind & (kScanNumber | kScanNewline)) == 0) {
-      stop = cursor.skip(after, kScanLetter);
-    } else if (kind & kScanNumber) {
-      stop = limited_digits(cursor, begin, kDigits);
-    } else if ((kind & kScanSpace) == 0 || (*begin == ' ' && (next & kNotOther) == 0)) {
-      stop = cursor.skip(cursor.skip_until(after, kNotOther), kScanNewline);
-    } else {
-      stop = space_or_lines(cursor, begin);
-    }
-    take(begin, stop);
-    cursor.move_to(stop);
+// ?[^\s\p{L}\p{N}]+ begins with a character of this kind.
+inline bool begins_others(const char* begin, std::uint8_t kind, std::uint8_t next) {
+  return (kind & kScanSpace) == 0 || (*begin == ' ' && (next & kNotOther) == 0);
+}
+
+template <int kDigits>
+const char* cl100k_end(const Cursor& cursor, const char* begin, std::uint8_t kind,
+                       const char* after) {
+  if (kind & kScanLetter) return cursor.skip_letters(after);
+  if (const std::size_t size = contraction<true>(begin, cursor.end()); size != 0) {
+    return begin + size;
   }
+  const std::uint8_t next = after < cursor.end() ? cursor.look(after) : kScanSpace;
+  if ((next & kScanLetter) && (kind & (kScanNumber | kScanNewline)) == 0) {
+    return cursor.skip_letters(after);
+  }
+  if (kind & kScanNumber) return limited_digits(cursor, begin, kDigits);
+  if (begins_others(begin, kind, next)) {
+    return cursor.skip(cursor.skip_until(after, kNotOther), kScanNewline);
+  }
+  return space_or_lines(cursor, begin);
 }
 
 // [upper]*[lower]+ at p or, failing that, [upper]+[lower]*.
@@ -215,61 +195,69 @@ inline CasedWord cased_word(const Cursor& cursor, const char* p) {
   return {upper, false};
 }
 
-template <class Take>
-void o200k(std::string_view text, const Unicode& properties, Take&& take) {
-  constexpr std::uint8_t kNotOther = kScanLetter | kScanNumber | kScanSpace;
+inline const char* o200k_end(const Cursor& cursor, const char* begin, std::uint8_t kind,
+                             const char* after) {
   constexpr std::uint8_t kWord = kScanUpper | kScanLower;
-  Cursor cursor(text.data(), text.data() + text.size(), properties);
-  const char* const end = cursor.end();
-  while (!cursor.done()) {
-    const char* const begin = cursor.at();
-    const char* stop;
+  const std::uint8_t next = after < cursor.end() ? cursor.look(after) : kScanSpace;
+  const bool leads =
+      (kind & (kScanLetter | kScanNumber | kScanNewline)) == 0 && (next & kWord) != 0;
+  if ((kind & kWord) || leads) {
+    CasedWord word{begin, false};
+    if (leads) word = cased_word(cursor, after);
+    // A mark can lead the word or be part of it.
+    if (!word.has_lower && (kind & kWord)) word = cased_word(cursor, begin);
+    return word.end + contraction<true>(word.end, cursor.end());
+  }
+  if (kind & kScanNumber) return limited_digits(cursor, begin, 3);
+  if (!begins_others(begin, kind, next)) return space_or_lines(cursor, begin);
+  const char* stop = cursor.skip_until(after, kNotOther);
+  while (stop < cursor.end() && (*stop == '\r' || *stop == '\n' || *stop == '/')) ++stop;
+  return stop;
+}
+
+// A space is a piece here, and no match of the pattern.
+inline const char* clip_end(const Cursor& cursor, const char* begin, std::uint8_t kind,
+                            const char* after) {
+  if (const std::size_t size = contraction<false>(begin, cursor.end()); size != 0) {
+    return begin + size;
+  }
+  if (kind & kScanLetter) return cursor.skip_letters(begin);
+  if (kind & (kScanSpace | kScanNumber)) return after;
+  return cursor.skip_until(begin, kNotOther);
+}
+
+// Calls take for each piece, of which find_end tells the ends.
+template <class FindEnd, class Take>
+void split(std::string_view text, const Unicode& properties, FindEnd&& find_end, Take&& take) {
+  const Cursor cursor(text.data() + text.size(), properties);
+  for (const char* begin = text.data(); begin < cursor.end();) {
     std::size_t size;
     const std::uint8_t kind = cursor.look(begin, size);
-    const char* const after = begin + size;
-    const std::uint8_t next = after < end ? cursor.look(after) : kScanSpace;
-    const bool may_lead = (kind & (kScanLetter | kScanNumber | kScanNewline)) == 0;
-    if ((kind & kWord) || (may_lead && (next & kWord))) {
-      CasedWord word{begin, false};
-      if (may_lead && (next & kWord)) word = cased_word(cursor, after);
-      // A mark can lead the word or be part of it.
-      if (!word.has_lower && (kind & kWord)) word = cased_word(cursor, begin);
-      stop = word.end + contraction<true>(word.end, end);
-    } else if (kind & kScanNumber) {
-      stop = limited_digits(cursor, begin, 3);
-    } else if ((kind & kScanSpace) == 0 || (*begin == ' ' && (next & kNotOther) == 0)) {
-      stop = cursor.skip_until(after, kNotOther);
-      while (stop < end && (*stop == '\r' || *stop == '\n' || *stop == '/')) ++stop;
-    } else {
-      stop = space_or_lines(cursor, begin);
-    }
+    const char* const stop = find_end(cursor, begin, kind, begin + size);
     take(begin, stop);
-    cursor.move_to(stop);
+    begin = stop;
   }
 }
 
 template <class Take>
 void clip(std::string_view text, const Unicode& properties, Take&& take) {
-  constexpr std::uint8_t kNotOther = kScanLetter | kScanNumber | kScanSpace;
-  Cursor cursor(text.data(), text.data() + text.size(), properties);
-  while (!cursor.done()) {
-    const char* const begin = cursor.at();
-    std::size_t size;
-    const std::uint8_t kind = cursor.look(begin, size);
-    const char* stop = begin + size;
-    if (kind & kScanSpace) {
-      cursor.move_to(stop);
-      continue;
-    }
-    if (const std::size_t short_form = contraction<false>(begin, cursor.end()); short_form != 0) {
-      stop = begin + short_form;
-    } else if (kind & kScanLetter) {
-      stop = cursor.skip(begin, kScanLetter);
-    } else if ((kind & kScanNumber) == 0) {
-      stop = cursor.skip_until(begin, kNotOther);
-    }
-    take(begin, stop);
-    cursor.move_to(stop);
+  const Cursor cursor(text.data() + text.size(), properties);
+  split(text, properties, clip_end, [&](const char* begin, const char* end) {
+    if ((cursor.look(begin) & kScanSpace) == 0) take(begin, end);
+  });
+}
+
+// Digits one by one between parts that gpt2 splits on their own.
+template <class Take>
+void gpt2_digits(std::string_view text, const Unicode& properties, Take&& take) {
+  const Cursor cursor(text.data() + text.size(), properties);
+  for (const char* begin = text.data(); begin < cursor.end();) {
+    const char* const digit = cursor.skip_until(begin, kScanDigit);
+    split({begin, static_cast<std::size_t>(digit - begin)}, properties, gpt2_end, take);
+    begin = digit;
+    if (digit == cursor.end()) break;
+    begin += utf8_size(*digit);
+    take(digit, begin);
   }
 }
 
@@ -280,15 +268,15 @@ void haul::tokenizers::scan(Scanner scanner, std::string_view text, Take&& take)
   const Unicode& properties = unicode();
   switch (scanner) {
     case Scanner::kGpt2:
-      return scanning::gpt2(text, properties, take);
+      return scanning::split(text, properties, scanning::gpt2_end, take);
     case Scanner::kGpt2Digits:
       return scanning::gpt2_digits(text, properties, take);
     case Scanner::kCl100k:
-      return scanning::cl100k<3>(text, properties, take);
+      return scanning::split(text, properties, scanning::cl100k_end<3>, take);
     case Scanner::kQwen2:
-      return scanning::cl100k<1>(text, properties, take);
+      return scanning::split(text, properties, scanning::cl100k_end<1>, take);
     case Scanner::kO200k:
-      return scanning::o200k(text, properties, take);
+      return scanning::split(text, properties, scanning::o200k_end, take);
     case Scanner::kClip:
       return scanning::clip(text, properties, take);
   }

@@ -14,6 +14,18 @@ namespace {
 using tokenizers::FastScratch;
 using tokenizers::Pipeline;
 
+// ASCII, which ends every character, is passed over in long strides.
+bool is_well_formed(std::string_view text) {
+  while (true) {
+    text.remove_prefix(tokenizers::ascii_prefix(text));
+    if (text.empty()) return true;
+    std::size_t size = 1;
+    while (size < text.size() && static_cast<unsigned char>(text[size]) >= 0x80) ++size;
+    if (!tokenizers::is_utf8(text.substr(0, size))) return false;
+    text.remove_prefix(size);
+  }
+}
+
 // The text itself, or a repaired copy of it.
 class WellFormed {
  public:
@@ -22,7 +34,7 @@ class WellFormed {
       throw Error(ErrorKind::kResource, "a text of 4 GiB or more cannot be tokenized at once",
                   "split it into lines");
     }
-    if (!tokenizers::is_utf8(text)) {
+    if (!is_well_formed(text)) {
       repaired_ = tokenizers::to_utf8(text);
       text_ = repaired_;
     }

@@ -63,19 +63,6 @@ std::size_t ascii_prefix(std::string_view text) {
   return i;
 }
 
-bool is_utf8(std::string_view text) {
-  while (true) {
-    text.remove_prefix(ascii_prefix(text));
-    if (text.empty()) return true;
-    do {
-      std::size_t bad = 0;
-      const std::size_t size = check_character(text, bad);
-      if (size == 0) return false;
-      text.remove_prefix(size);
-    } while (!text.empty() && static_cast<unsigned char>(text[0]) >= 0x80);
-  }
-}
-
 std::string to_utf8(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());

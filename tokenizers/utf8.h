@@ -7,7 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/utf8.h"
+
 namespace haul::tokenizers {
+
+using core::is_utf8;
 
 inline constexpr char32_t kReplacement = 0xFFFD;
 
@@ -58,8 +62,6 @@ std::size_t count_points(std::string_view text);
 
 // Bytes before the first one of 128 or more.
 std::size_t ascii_prefix(std::string_view text);
-
-bool is_utf8(std::string_view text);
 
 // The text with U+FFFD in place of each maximal ill-formed part, as Python's errors="replace"
 // decodes it.

@@ -41,7 +41,7 @@ std::unique_ptr<PreTokenizer> digits_then_bytes() {
 std::unique_ptr<Normalizer> clip_normalizer() {
   std::vector<std::unique_ptr<Normalizer>> parts;
   parts.push_back(make_normal_form(NormalForm::kNfc));
-  parts.push_back(make_replace(make_regex(R"(\s+)"), " ", Reach::kText));
+  parts.push_back(make_replace(make_regex(R"(\s+)"), " ", ReplaceTraits{}));
   parts.push_back(make_lowercase());
   return make_normalizer_sequence(std::move(parts));
 }

@@ -1,54 +1,89 @@
 #include "tokenizers/word_cache.h"
 
-#include "tokenizers/vocabulary.h"
+#include <algorithm>
 
 namespace haul::tokenizers {
 namespace {
 
-std::uint64_t tagged_hash(std::string_view word, std::uint32_t tag) {
-  return hash_bytes(word) + std::uint64_t{tag} * 0x9E3779B97F4A7C15;
-}
+constexpr int kFewestBits = 12;
+constexpr int kMostBits = 18;
+constexpr int kStepBits = 3;
 
 }  // namespace
 
-std::size_t WordCache::locate(std::string_view word, std::uint64_t hash) const {
-  for (std::size_t i = hash & (kLongEntries - 1);; i = (i + 1) & (kLongEntries - 1)) {
-    const LongEntry& entry = long_[i];
-    if (entry.size == 0) return i;
-    if (entry.hash == hash && std::string_view(bytes_).substr(entry.bytes, entry.size) == word) {
-      return i;
-    }
-  }
+WordTable::WordTable(int bits)
+    : shift_(64 - bits),
+      mask_((std::size_t{1} << bits) - 1),
+      pool_size_((mask_ + 1) * 8),
+      slot_pages_((mask_ + 1) * sizeof(Slot)),
+      pool_pages_(pool_size_ * sizeof(std::uint32_t)),
+      slots_(slot_pages_.as<Slot>()),
+      pool_(pool_pages_.as<std::uint32_t>()) {}
+
+std::uint32_t* WordTable::take_pool(std::size_t words) {
+  const std::size_t at = pooled_.fetch_add(words, std::memory_order_relaxed);
+  return at + words <= pool_size_ ? pool_ + at : nullptr;
 }
 
-WordCache::Ids WordCache::find_long(std::string_view word, std::uint32_t tag) const {
-  if (long_.empty()) return {};
-  const LongEntry& entry = long_[locate(word, tagged_hash(word, tag))];
-  if (entry.size == 0) return {};
-  return {ids_.data() + entry.ids, entry.count};
+bool WordTable::is_long_word(const Slot& slot, std::string_view word) const {
+  return word.size() > kShortWord &&
+         std::memcmp(pool_ + load(slot.high), word.data(), word.size()) == 0;
 }
 
-void WordCache::put_long(std::string_view word, std::uint32_t tag, const std::uint32_t* ids,
-                         std::size_t count) {
-  // A word of no tokens needs an address too, so that it is not taken for an unknown one.
+void WordTable::put(const Query& query, const std::uint32_t* ids, std::size_t count) {
+  const std::string_view word = query.word;
   if (word.empty() || word.size() > kLongWord || count > kLongWord) return;
-  const bool is_full = long_count_ * 2 >= kLongEntries || bytes_.size() >= kLongBytes;
-  if (long_.empty() || is_full) {
-    long_.assign(kLongEntries, LongEntry{});
-    long_count_ = 0;
-    bytes_.clear();
-    bytes_.reserve(kLongBytes + kLongWord);
-    ids_.clear();
-    ids_.reserve(kLongBytes / sizeof(std::uint32_t));
+  const bool is_long = word.size() > kShortWord;
+  const bool is_inline = count <= IdBuffer::kHandful &&
+                         std::all_of(ids, ids + count, [](auto id) { return id < kInlineId; });
+  const std::size_t word_room = is_long ? (word.size() + 3) / 4 : 0;
+  const std::size_t room = word_room + (is_inline ? 0 : count + 1);
+  std::uint32_t* pooled = nullptr;
+  if (room > 0 && (pooled = take_pool(room)) == nullptr) return;
+  std::uint64_t head = query.kind;
+  std::uint64_t tail = 0;
+  if (is_inline) {
+    const auto id = [&](std::size_t i) { return std::uint64_t{i < count ? ids[i] : 0}; };
+    head |= count << 16 | id(0) << 24 | id(3) << 48;
+    tail = id(1) | id(2) << 24 | id(3) >> 16 << 48;
+  } else {
+    std::uint32_t* list = pooled + word_room;
+    list[0] = static_cast<std::uint32_t>(count);
+    std::copy_n(ids, count, list + 1);
+    head |= kPooled << 16;
+    tail = static_cast<std::uint64_t>(list - pool_);
   }
-  const std::uint64_t hash = tagged_hash(word, tag);
-  LongEntry& entry = long_[locate(word, hash)];
-  if (entry.size != 0) return;
-  entry = {hash, static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(ids_.size()),
-           static_cast<std::uint16_t>(word.size()), static_cast<std::uint16_t>(count)};
-  bytes_.append(word);
-  ids_.insert(ids_.end(), ids, ids + count);
-  ++long_count_;
+  if (is_long) std::memcpy(pooled, word.data(), word.size());
+  std::size_t at = query.hash >> shift_;
+  for (std::size_t i = 0; i < kProbes; ++i, at = (at + 1) & mask_) {
+    Slot& slot = slots_[at];
+    std::uint64_t empty = 0;
+    if (!std::atomic_ref(slot.head).compare_exchange_strong(empty, kBusy,
+                                                            std::memory_order_relaxed)) {
+      continue;
+    }
+    const std::uint64_t high = is_long ? static_cast<std::uint64_t>(pooled - pool_) : query.high;
+    std::atomic_ref(slot.low).store(query.low, std::memory_order_relaxed);
+    std::atomic_ref(slot.high).store(high, std::memory_order_relaxed);
+    std::atomic_ref(slot.tail).store(tail, std::memory_order_relaxed);
+    std::atomic_ref(slot.head).store(head, std::memory_order_release);
+    used_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+}
+
+std::shared_ptr<WordTable> WordCache::table() const {
+  const std::lock_guard lock(mutex_);
+  if (table_ == nullptr) table_ = std::make_shared<WordTable>(kFewestBits);
+  return table_;
+}
+
+std::shared_ptr<WordTable> WordCache::replace(const WordTable& full) {
+  const std::lock_guard lock(mutex_);
+  if (table_.get() == &full) {
+    table_ = std::make_shared<WordTable>(std::min(full.bits() + kStepBits, kMostBits));
+  }
+  return table_;
 }
 
 }  // namespace haul::tokenizers

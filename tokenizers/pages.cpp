@@ -1,0 +1,38 @@
+#include "tokenizers/pages.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+namespace haul::tokenizers {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
+
+void prefer_huge_pages(void* memory, std::size_t bytes) {
+  std::size_t space = bytes;
+  if (std::align(kHugePage, kHugePage, memory, space) == nullptr) return;
+  madvise(memory, space / kHugePage * kHugePage, MADV_HUGEPAGE);  // a refusal changes nothing
+}
+
+ZeroPages::ZeroPages(std::size_t bytes) {
+  const bool is_huge = bytes >= kHugePage;
+  const std::size_t mapped = is_huge ? bytes + kHugePage : bytes;
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  mapping_ = std::unique_ptr<void, Unmap>(memory, Unmap{mapped});
+  begin_ = memory;
+  if (!is_huge) return;
+  std::size_t space = mapped;
+  std::align(kHugePage, bytes, begin_, space);
+  prefer_huge_pages(begin_, bytes);
+}
+
+void ZeroPages::Unmap::operator()(void* memory) const {
+  munmap(memory, bytes);
+}
+
+}  // namespace haul::tokenizers
