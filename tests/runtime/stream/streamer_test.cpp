@@ -1,0 +1,201 @@
+#include "runtime/stream/streamer.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace haul::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr Bytes kSize = 50'000;
+
+// Weights in a file, each filled with its number; some of odd sizes.
+class StreamerTest : public testing::Test {
+ protected:
+  std::unique_ptr<Streamer> make(int count, Bytes slots, DiskReader::Options options = {}) {
+    std::string bytes;
+    std::vector<Bytes> offsets;
+    for (int i = 0; i < count; ++i) {
+      offsets.push_back(bytes.size());
+      bytes += std::string(size_of(i), static_cast<char>(i));
+    }
+    const auto path = folder.write("weights", bytes);
+    disk = std::make_shared<DiskReader>(options);
+    auto streamer = std::make_unique<Streamer>(make_cpu_lane(disk), ledger, slots);
+    for (int i = 0; i < count; ++i) {
+      streamer->add("w" + std::to_string(i), {nullptr, disk->open(path), offsets[i], size_of(i)});
+    }
+    return streamer;
+  }
+
+  static Bytes size_of(int i) { return kSize + static_cast<Bytes>(i % 3) * 8; }
+  static Bytes room(int weights) {
+    return weights * Streamer::slot_size(kSize + 16, kReadSlack);
+  }
+
+  // Whether a leased weight holds what it should.
+  static bool right(const std::byte* data, int weight) {
+    const auto expected = static_cast<std::byte>(weight);
+    return data[0] == expected && data[size_of(weight) - 1] == expected &&
+           std::memcmp(data, data + 1, size_of(weight) - 1) == 0;
+  }
+
+  static void use(Streamer& streamer, const std::vector<int>& weights) {
+    std::vector<std::byte*> data;
+    streamer.lease(weights, data);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_TRUE(right(data[i], weights[i])) << weights[i];
+    }
+    streamer.release(weights);
+  }
+
+  test::TemporaryFolder folder;
+  std::shared_ptr<DiskReader> disk;
+  Ledger ledger{"RAM", std::nullopt};
+};
+
+TEST_F(StreamerTest, FetchesAheadInTheOrderOfUse) {
+  const auto streamer = make(12, room(4));
+  for (int pass = 0; pass < 5; ++pass) {
+    for (int i = 0; i < 12; ++i) {
+      use(*streamer, {i});
+      // Time to read ahead; what is asked for next has then been fetched.
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    }
+  }
+  const StreamCounts counts = streamer->counts();
+  EXPECT_EQ(counts.leases, 60U);
+  EXPECT_GE(counts.hits, 50U);
+  EXPECT_EQ(counts.unplanned, 0U);
+  EXPECT_EQ(ledger.peak(), room(4)) << "nothing but the slots";
+}
+
+TEST_F(StreamerTest, KeepsEverythingThatFits) {
+  const auto streamer = make(6, room(6));
+  for (int pass = 0; pass < 4; ++pass) {
+    for (int i = 0; i < 6; ++i) use(*streamer, {i});
+  }
+  Bytes all = 0;
+  for (int i = 0; i < 6; ++i) all += size_of(i);
+  EXPECT_EQ(streamer->counts().bytes, all) << "each was read once";
+}
+
+TEST_F(StreamerTest, LeasesSeveralAtOnceAndTakesRoomElsewhereOnlyWhenItMust) {
+  const auto streamer = make(6, room(3));
+  use(*streamer, {0, 1, 2});
+  use(*streamer, {3, 4, 5});
+  EXPECT_EQ(streamer->counts().unplanned, 0U);
+  use(*streamer, {0, 1, 2, 3, 4});
+  EXPECT_EQ(streamer->counts().unplanned, 2U);
+  EXPECT_GT(ledger.peak(), room(3));
+  for (int i = 0; i < 6; ++i) use(*streamer, {i});
+}
+
+TEST_F(StreamerTest, SaysWhichWeightDoesNotFitTheBudget) {
+  ledger = Ledger("RAM", room(1));
+  const auto streamer = make(3, room(1));
+  test::expect_error(ErrorKind::kResource, AllOf(HasSubstr("RAM"), HasSubstr("slots have no room")),
+                     [&] { use(*streamer, {0, 1}); });
+  use(*streamer, {2});
+  use(*streamer, {0});
+}
+
+TEST_F(StreamerTest, TellsAFailedReadAndTriesAgain) {
+  std::atomic<bool> broken = false;
+  DiskReader::Options options;
+  options.fault = [&](int, Bytes, Bytes) -> std::optional<int> {
+    return broken ? std::optional(EIO) : std::nullopt;
+  };
+  const auto streamer = make(8, room(2), options);
+  use(*streamer, {0});
+  broken = true;
+  test::expect_error(ErrorKind::kResource, AllOf(HasSubstr("weight 'w5'"), HasSubstr("weights")),
+                     [&] { use(*streamer, {5}); });
+  broken = false;
+  for (int i = 0; i < 8; ++i) use(*streamer, {i});
+}
+
+TEST_F(StreamerTest, ForgetsDroppedWeights) {
+  const auto streamer = make(6, room(2));
+  use(*streamer, {0});
+  streamer->drop(1);
+  streamer->drop(2);
+  for (int i : {0, 3, 4, 5, 0, 3}) use(*streamer, {i});
+}
+
+TEST_F(StreamerTest, MovedHomesAreReadFromTheirNewPlace) {
+  const auto streamer = make(4, room(1));
+  std::vector<std::byte> home(size_of(2), static_cast<std::byte>(2));
+  use(*streamer, {2});
+  streamer->move_home(2, {home.data(), 0, 0, home.size()});
+  use(*streamer, {3});
+  const Bytes from_disk = disk->counts().bytes_direct + disk->counts().bytes_cached;
+  std::vector<std::byte*> data;
+  const std::vector<int> two = {2};
+  streamer->lease(two, data);
+  EXPECT_TRUE(right(data[0], 2));
+  streamer->release(two);
+  EXPECT_LE(disk->counts().bytes_direct + disk->counts().bytes_cached, from_disk + size_of(3));
+}
+
+// Several threads, each on its own way through the weights, and reads that fail now and then:
+// nothing wrong is seen, nothing waits for ever, nothing is left behind.
+TEST_F(StreamerTest, SurvivesFaultsUnderManyThreads) {
+  std::mutex mutex;
+  std::mt19937 dice(7);
+  DiskReader::Options options;
+  options.fault = [&](int, Bytes, Bytes) -> std::optional<int> {
+    const std::lock_guard lock(mutex);
+    const auto roll = dice() % 100;
+    if (roll < 3) return EIO;
+    if (roll < 10) return 0;  // a short read
+    return std::nullopt;
+  };
+  const auto streamer = make(16, room(5), options);
+  std::atomic<int> done = 0;
+  std::atomic<int> failed = 0;
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937 random(t);
+        std::vector<std::byte*> data;
+        for (int i = 0; i < 2500; ++i) {
+          std::vector<int> weights = {static_cast<int>(random() % 4 == 0 ? random() % 16 : i % 16)};
+          if (random() % 3 == 0) weights.push_back((weights[0] + 1 + static_cast<int>(random() % 3)) % 16);
+          try {
+            streamer->lease(weights, data);
+          } catch (const Error&) {
+            ++failed;
+            continue;
+          }
+          for (std::size_t k = 0; k < weights.size(); ++k) wrong += !right(data[k], weights[k]);
+          streamer->release(weights);
+          ++done;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(done + failed, 10'000);
+  EXPECT_GT(failed, 0) << "the faults were felt";
+  EXPECT_EQ(streamer->counts().unplanned, 0U);
+  EXPECT_EQ(ledger.used(), room(5)) << "nothing is left beside the slots";
+}
+
+}  // namespace
+}  // namespace haul::runtime
