@@ -6,6 +6,7 @@
 #   make check        format, includes, headers, lengths, registered tests, clang-tidy
 #   make format       let clang-format decide
 #   make test-asan    the torch-free tests under the address and undefined-behaviour sanitizers
+#   make test-tsan    the reader and the streamer under the thread sanitizer
 #   make test-oracle  compare with the peers from PyPI, live
 #   make fuzz         every fuzzer for FUZZ_SECONDS (60)
 #   make test-gpu     the tests that need a GPU
@@ -17,7 +18,7 @@ CONFIGURE := cmake -G Ninja -S . --log-level=WARNING
 CTEST := ctest --output-on-failure -j$(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build install check format test-asan test-oracle fuzz test-gpu bench
+.PHONY: help demo test build install check format test-asan test-tsan test-oracle fuzz test-gpu bench
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,6 +51,13 @@ test-asan:
 	@$(CONFIGURE) -B build-asan -DHAUL_TORCH=OFF -DHAUL_SANITIZE=ON
 	@cmake --build build-asan
 	@$(CTEST) --test-dir build-asan
+
+test-tsan:
+	@scripts/setup torch
+	@$(CONFIGURE) -B build-tsan -DHAUL_TSAN=ON
+	@cmake --build build-tsan --target test_runtime_tiers test_runtime_stream
+	@build-tsan/tests/runtime/tiers/test_runtime_tiers --gtest_brief=1
+	@build-tsan/tests/runtime/stream/test_runtime_stream --gtest_brief=1
 
 test-oracle: build
 	@scripts/setup oracle

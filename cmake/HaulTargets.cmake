@@ -4,7 +4,7 @@
 function(haul_warnings target)
   # Sanitizers make g++ see ghosts; the plain build holds the warnings.
   set(strict -Werror)
-  if(HAUL_SANITIZE)
+  if(HAUL_SANITIZE OR HAUL_TSAN)
     set(strict -w)
   endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion

@@ -147,7 +147,8 @@ bool Streamer::place_all(std::span<const int> weights, bool outside, std::vector
   const std::size_t before = fills.size();
   for (const int index : weights) {
     Weight& weight = weights_[index];
-    if (weight.state == State::kFailed) vacate(index);  // another try
+    // Another try, unless someone else has yet to see that it failed.
+    if (weight.state == State::kFailed && weight.leases == 1) vacate(index);
     if (weight.state != State::kAway || place(index, true, fills)) continue;
     if (outside) {
       place_outside(index, fills);
