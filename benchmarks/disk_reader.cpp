@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <latch>
 #include <memory>
 #include <string>
@@ -93,7 +94,7 @@ void read_plainly(const std::string& path, Bytes size) {
 }
 
 // read() by one thread into memory of many weights, as a loader would.
-void read_weights_plainly(const std::string& path, Bytes size, std::byte* slots) {
+Bytes read_weights_plainly(const std::string& path, Bytes size, std::byte* slots) {
   const File file(path, 0);
   Bytes slot = 0;
   for (Bytes at = 0; at + kWeight <= size; at += kWeight) {
@@ -106,6 +107,7 @@ void read_weights_plainly(const std::string& path, Bytes size, std::byte* slots)
     }
     slot = (slot + 1) % kSlots;
   }
+  return size / kWeight * kWeight;
 }
 
 // Where the limit's block at a file offset goes: all of the slots are used, in turn.
@@ -113,7 +115,7 @@ std::byte* place_block(std::byte* slots, Bytes offset) {
   return slots + offset % (kSlots * kSlot / kBlock * kBlock);
 }
 
-void limit_by_threads(const std::string& path, Bytes size, std::byte* slots) {
+Bytes limit_by_threads(const std::string& path, Bytes size, std::byte* slots) {
   const File file(path, O_DIRECT);
   std::atomic<Bytes> next{0};
   std::vector<std::thread> threads;
@@ -128,9 +130,10 @@ void limit_by_threads(const std::string& path, Bytes size, std::byte* slots) {
     });
   }
   for (auto& thread : threads) thread.join();
+  return size;
 }
 
-void limit_by_uring(const std::string& path, Bytes size, std::byte* slots) {
+Bytes limit_by_uring(const std::string& path, Bytes size, std::byte* slots) {
   constexpr Bytes kDepth = kSlots * kSlot / kBlock;  // 15 or 16
   const File file(path, O_DIRECT);
   io_uring ring{};
@@ -158,12 +161,13 @@ void limit_by_uring(const std::string& path, Bytes size, std::byte* slots) {
     }
   }
   ::io_uring_queue_exit(&ring);
+  return size;
 }
 
 // The weights one after another, kSlots of them under way, each at `phase` behind a multiple of
 // 4096 of the file and in slots at multiples of 4096.
-void read_by_haul(DiskReader& reader, const std::string& path, Bytes size, Bytes phase,
-                  std::byte* slots) {
+Bytes read_by_haul(DiskReader& reader, const std::string& path, Bytes size, Bytes phase,
+                   std::byte* slots) {
   const int file = reader.open(path);
   const Bytes weights = (size - 4096) / kWeight;
   std::latch ended(static_cast<std::ptrdiff_t>(weights));
@@ -181,6 +185,7 @@ void read_by_haul(DiskReader& reader, const std::string& path, Bytes size, Bytes
   };
   for (Bytes slot = 0; slot < kSlots; ++slot) ask(slot);
   ended.wait();
+  return weights * kWeight;
 }
 
 double cpu_seconds() {
@@ -195,7 +200,7 @@ double cpu_seconds() {
 struct Row {
   const char* name;
   bool warm;
-  std::function<void()> work;
+  std::function<Bytes()> work;   // gives the bytes that it read
   std::vector<double> speeds{};  // GB/s
   std::vector<double> cpu{};     // seconds a GB
 };
@@ -215,7 +220,7 @@ int main(int argc, char** argv) {
       argc > 1 ? std::filesystem::path(argv[1]) : std::filesystem::temp_directory_path();
   const std::string path = (folder / "haul-disk-benchmark").string();
   const Bytes size = static_cast<Bytes>(argument(2, 2)) * 1'000'000'000 / kBlock * kBlock;
-  const int rounds = argument(3, 7);
+  const int rounds = argument(3, 10);
   DiskReader::Options options;
   options.chunk = static_cast<Bytes>(argument(4, static_cast<int>(options.chunk / kMiB))) * kMiB;
   options.depth = argument(5, options.depth);
@@ -228,32 +233,34 @@ int main(int argc, char** argv) {
     DiskReader reader(options);
     DiskReader plain_reader(plain);
     const auto by_haul = [&](DiskReader& with, Bytes phase) {
-      return [&, phase] { read_by_haul(with, path, size, phase, slots.bytes.get()); };
+      return [&, phase] { return read_by_haul(with, path, size, phase, slots.bytes.get()); };
     };
     Row rows[] = {
         {"cold limit: 4 threads, pread 8 MiB", false,
-         [&] { limit_by_threads(path, size, slots.bytes.get()); }},
+         [&] { return limit_by_threads(path, size, slots.bytes.get()); }},
         {"cold limit: io_uring, 8 MiB x 16", false,
-         [&] { limit_by_uring(path, size, slots.bytes.get()); }},
+         [&] { return limit_by_uring(path, size, slots.bytes.get()); }},
         {"cold haul, weights in step", false, by_haul(reader, 0)},
         {"cold haul, weights moved", false, by_haul(reader, 200)},
         {"cold haul, plain", false, by_haul(plain_reader, 0)},
         {"cold read()", false,
-         [&] { read_weights_plainly(path, size, slots.bytes.get() + kReadSlack); }},
+         [&] { return read_weights_plainly(path, size, slots.bytes.get() + kReadSlack); }},
         {"warm haul, weights in step", true, by_haul(reader, 0)},
         {"warm haul, weights moved", true, by_haul(reader, 200)},
         {"warm haul, plain", true, by_haul(plain_reader, 0)},
         {"warm read()", true,
-         [&] { read_weights_plainly(path, size, slots.bytes.get() + kReadSlack); }},
+         [&] { return read_weights_plainly(path, size, slots.bytes.get() + kReadSlack); }},
     };
     for (int round = 0; round < rounds; ++round) {
-      for (Row& row : rows) {
+      for (std::size_t turn = 0; turn < std::size(rows); ++turn) {
+        // Another one begins each round: some disks give a fast start and then less.
+        Row& row = rows[(turn + static_cast<std::size_t>(round)) % std::size(rows)];
         row.warm ? read_plainly(path, size) : drop_from_cache(path);
         const double cpu = cpu_seconds();
         const auto start = std::chrono::steady_clock::now();
-        row.work();
+        const Bytes bytes = row.work();
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-        const double gigabytes = static_cast<double>(size) / 1e9;
+        const double gigabytes = static_cast<double>(bytes) / 1e9;
         row.speeds.push_back(gigabytes / taken.count());
         row.cpu.push_back((cpu_seconds() - cpu) / gigabytes);
       }
@@ -263,18 +270,11 @@ int main(int argc, char** argv) {
       std::printf("%-36s %6.2f GB/s  %5.2f CPU s/GB\n", row.name, median(row.speeds),
                   median(row.cpu));
     }
-    // A disk's speed drifts: each round is compared with itself.
-    const auto ratio = [&](const Row& row, const Row& one, const Row& other) {
-      std::vector<double> ratios;
-      for (std::size_t i = 0; i < row.speeds.size(); ++i) {
-        ratios.push_back(row.speeds[i] / std::max(one.speeds[i], other.speeds[i]));
-      }
-      return median(ratios);
-    };
+    const double limit = std::max(median(rows[0].speeds), median(rows[1].speeds));
     std::printf(
         "cold haul / the better limit: %.3f in step, %.3f moved; warm haul / read(): %.2f\n",
-        ratio(rows[2], rows[0], rows[1]), ratio(rows[3], rows[0], rows[1]),
-        ratio(rows[6], rows[9], rows[9]));
+        median(rows[2].speeds) / limit, median(rows[3].speeds) / limit,
+        median(rows[6].speeds) / median(rows[9].speeds));
   }
   std::filesystem::remove(path);
   return 0;
