@@ -17,6 +17,18 @@ Bytes round_up(Bytes size, Bytes unit) {
   return (size + unit - 1) / unit * unit;
 }
 
+// A value of its own, because several threads may throw it.
+std::optional<Error> as_error(std::exception_ptr exception) {
+  if (!exception) return std::nullopt;
+  try {
+    std::rethrow_exception(std::move(exception));
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(ErrorKind::kResource, error.what());
+  }
+}
+
 }  // namespace
 
 Streamer::Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots)
@@ -81,7 +93,7 @@ void Streamer::vacate(int index) {
   }
   weight.state = State::kAway;
   weight.data = nullptr;
-  weight.failure = nullptr;
+  weight.failure.reset();
   placed_.erase(std::find(placed_.begin(), placed_.end(), index));
 }
 
@@ -231,10 +243,11 @@ void Streamer::start(const std::vector<Fill>& fills) {
 }
 
 void Streamer::arrived(int index, std::exception_ptr error, GpuPoint ready) {
+  std::optional<Error> failure = as_error(std::move(error));
   const std::lock_guard lock(mutex_);
   Weight& weight = weights_[index];
-  weight.state = error ? State::kFailed : State::kHere;
-  weight.failure = std::move(error);
+  weight.state = failure ? State::kFailed : State::kHere;
+  weight.failure = std::move(failure);
   weight.ready = std::move(ready);
   if (weight.state == State::kHere) counts_.bytes += weight.home.size;
   --coming_;
@@ -278,17 +291,10 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
   }
   for (const int index : weights) {
     if (weights_[index].state != State::kFailed) continue;
-    const std::exception_ptr failure = weights_[index].failure;
-    const std::string name = weights_[index].name;
+    Error failure = *weights_[index].failure;
+    failure.add_context(fmt::format("weight '{}'", weights_[index].name));
     give_up(weights);
-    lock.unlock();
-    try {
-      std::rethrow_exception(failure);
-    } catch (Error& error) {
-      Error named = error;  // other threads may look at the same one
-      named.add_context(fmt::format("weight '{}'", name));
-      throw named;
-    }
+    throw failure;
   }
   data.clear();
   for (const int index : weights) data.push_back(weights_[index].data);

@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "haul/bytes.h"
+#include "haul/error.h"
 #include "runtime/stream/lane.h"
 #include "runtime/stream/use_order.h"
 #include "runtime/tiers/arena.h"
@@ -79,7 +81,7 @@ class Streamer {
     std::byte* data = nullptr;
     GpuPoint ready;
     std::vector<GpuPoint> used;    // work that reads the slot
-    std::exception_ptr failure;
+    std::optional<Error> failure;
     std::uint64_t wanted = 0;      // round of the last prefetch that expects it soon
     int rank = 0;                  // how soon
   };
