@@ -99,6 +99,24 @@ std::string split_word(const Pipeline& pipeline, std::string_view word) {
   return result;
 }
 
+// Whether words can be split on their own: one that follows blanks begins where the word before it
+// ends, in a piece or, when nothing splits them, with a mark.
+bool parts_at_blanks(const Pipeline& pipeline, bool splits) {
+  const std::string first = split_word(pipeline, "a");
+  for (const char* word : {" a", "  a", "   a"}) {
+    const std::string second = split_word(pipeline, word);
+    std::string both = split_word(pipeline, std::string("a") + word);
+    std::string apart = first + second;
+    if (!splits) {
+      if (!second.starts_with(kMark)) return false;
+      std::erase(both, '\n');
+      std::erase(apart, '\n');
+    }
+    if (both != apart) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<FastRoute> FastRoute::find(const Pipeline& pipeline) {
@@ -119,7 +137,8 @@ std::optional<FastRoute> FastRoute::find(const Pipeline& pipeline) {
     return route;
   }
   if (reach == Reach::kText) return std::nullopt;
-  if (is_word_splitter(steps) || is_unsplit_bpe(pipeline, steps)) {
+  const bool splits = is_word_splitter(steps);
+  if ((splits || is_unsplit_bpe(pipeline, steps)) && parts_at_blanks(pipeline, splits)) {
     route.cut_ = Cut::kBlanks;
     route.find_blanks(steps);
     return route;

@@ -271,7 +271,7 @@ class Precompiled final : public Normalizer {
     append_utf8(character, point);
     return !charsmap_.shortest(character).has_value();
   }
-  bool keeps_spaces() const override { return plain_[' ']; }
+  bool keeps_spaces() const override { return keeps_apart(U' '); }
 
  private:
   static constexpr std::size_t kShortGrapheme = 6;

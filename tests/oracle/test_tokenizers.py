@@ -1,8 +1,10 @@
 """`haul tokenize` against Hugging Face's tokenizers and sentencepiece, on tokenizers of every kind.
 
 HAUL_TOKENIZER_LINES (default 1500) sets how many random lines each tokenizer meets, and
-HAUL_TOKENIZER_MEGABYTES (default 0.3) how much text in whole documents; with 9000 and 5 it compares
-a million strings and 100 MB. Run with -s to see the counts.
+HAUL_TOKENIZER_MEGABYTES (default 0.3) how much text in whole documents. test_in_bulk compares ids
+alone, by the fastest call on both sides: HAUL_TOKENIZER_BULK (default 1000) random lines for each of
+its tokenizers, and about as many bytes of code, logs and mixed scripts; with 125000 that is a million
+random strings and more than 100 MB. Run with -s to see the counts.
 """
 
 import json
@@ -21,8 +23,10 @@ import tokenizer_texts as texts
 import tokenizer_zoo as zoo
 
 HAUL = os.environ.get("HAUL", "build/haul")
+ENCODE = pathlib.Path(HAUL).resolve().parent / "tests/tokenizers/encode_documents"
 LINES = int(os.environ.get("HAUL_TOKENIZER_LINES", "1500"))
 MEGABYTES = float(os.environ.get("HAUL_TOKENIZER_MEGABYTES", "0.3"))
+BULK = int(os.environ.get("HAUL_TOKENIZER_BULK", "1000"))
 COMPARED = {"strings": 0, "bytes": 0}
 CACHE = pathlib.Path(os.environ.get("HAUL_ORACLE_CACHE", pathlib.Path.home() / ".cache/haul-oracle"))
 
@@ -95,16 +99,40 @@ def compare_details(path, tokenizer, lines, folder):
             assert ours[key] == expected, f"{key}: " + differing(line, ours[key], expected)
 
 
+def difference(ours, theirs):
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+    return f"token {at} of {len(theirs)}: {ours[at:at+5]} {theirs[at:at+5]}"
+
+
+def fast_ids(path, documents, folder):
+    """Ids of whole texts, lines and all, by the way that batches take."""
+    source = folder / "documents.bin"
+    source.write_bytes(b"".join(text.encode() + b"\xff" for text in documents))
+    done = subprocess.run([ENCODE, path, source], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    rows = [json.loads(row) for row in done.stdout.splitlines()]
+    assert len(rows) == len(documents)
+    return rows
+
+
 def compare_documents(path, tokenizer, folder, seed):
-    for name, text in texts.documents(seed, MEGABYTES).items():
+    documents = texts.documents(seed, MEGABYTES)
+    fast = fast_ids(path, documents.values(), folder)
+    for (name, text), quick in zip(documents.items(), fast):
         source = folder / "document.txt"
         source.write_bytes(text.encode())
         ours = json.loads(haul(path, "--file", source, "--json"))["ids"]
         theirs = tokenizer.encode(text).ids
         count([text.encode()])
-        if ours != theirs:
-            at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
-            raise AssertionError(f"{name}: token {at} of {len(theirs)}: {ours[at:at+5]} {theirs[at:at+5]}")
+        assert ours == theirs, f"{name}: {difference(ours, theirs)}"
+        assert quick == theirs, f"{name}, in a batch: {difference(quick, theirs)}"
+
+
+def compare_batch(path, tokenizer, documents, folder):
+    theirs = tokenizer.encode_batch_fast(documents)
+    count([text.encode() for text in documents])
+    for text, ours, encoding in zip(documents, fast_ids(path, documents, folder), theirs):
+        assert ours == encoding.ids, f"{difference(ours, encoding.ids)} in {text!r}"
 
 
 def compare_decoding(path, tokenizer, sequences):
@@ -157,11 +185,10 @@ def test_word_piece(tmp_path):
     check(zoo.word_piece(), tmp_path, 3)
 
 
-@pytest.mark.parametrize("name", ["t5", "xlm-r", "albert", "nmt", "first", "bytes"])
-def test_unigram(name, tmp_path, charsmap):
+def unigram_stages(charsmap):
     n, p = normalizers, pre_tokenizers
     spaces = n.Replace(zoo.Regex(" {2,}"), "▁")
-    stages = {
+    return {
         "t5": (n.Sequence([n.Precompiled(charsmap), n.Strip(left=False, right=True), spaces]), p.Metaspace()),
         "xlm-r": (n.Precompiled(charsmap), p.Sequence([p.WhitespaceSplit(), p.Metaspace()])),
         "albert": (zoo.normalizer_zoo(charsmap)["albert"], p.Metaspace()),
@@ -169,13 +196,52 @@ def test_unigram(name, tmp_path, charsmap):
         "first": (n.Precompiled(charsmap), p.Metaspace(prepend_scheme="first")),
         "bytes": (n.Precompiled(charsmap), p.Metaspace()),
     }
-    check(zoo.unigram(*stages[name], byte_fallback=name == "bytes"), tmp_path, 4)
+
+
+@pytest.mark.parametrize("name", ["t5", "xlm-r", "albert", "nmt", "first", "bytes"])
+def test_unigram(name, tmp_path, charsmap):
+    check(zoo.unigram(*unigram_stages(charsmap)[name], byte_fallback=name == "bytes"), tmp_path, 4)
 
 
 @pytest.mark.parametrize("name", ["llama2", "unfused", "first", "always", "never"])
 def test_bpe_with_byte_fallback(name, tmp_path):
     scheme = name if name in ("first", "always", "never") else None
     check(zoo.llama2(fuse_unk=name != "unfused", metaspace=scheme), tmp_path, 5)
+
+
+def written_documents(rng, size):
+    """Code, logs and mixed scripts, in texts of some thousand characters."""
+    code = texts.source_code(5_000_000)
+    begin = rng.randrange(max(1, len(code) - size // 3))
+    text = (code[begin : begin + size // 3] + texts.log_lines(rng, size // 330)
+            + texts.mixed_scripts(rng, size // 5))
+    documents = []
+    while text:
+        length = rng.randrange(1, 8000)
+        documents.append(text[:length])
+        text = text[length:]
+    return documents
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "qwen2", "o200k", "bert", "t5", "xlm-r", "llama2"])
+def test_in_bulk(name, tmp_path, charsmap):
+    if name in BYTE_LEVEL:
+        tokenizer = zoo.byte_level(**BYTE_LEVEL[name])
+    else:
+        tokenizer = {"bert": zoo.word_piece, "llama2": zoo.llama2,
+                     "t5": lambda: zoo.unigram(*unigram_stages(charsmap)["t5"]),
+                     "xlm-r": lambda: zoo.unigram(*unigram_stages(charsmap)["xlm-r"])}[name]()
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer.to_str())
+    before, done = dict(COMPARED), 0
+    while done < BULK:
+        chunk = min(25_000, BULK - done)
+        seed = f"{name} {done}"
+        compare_lines(path, tokenizer, texts.lines(seed, chunk), tmp_path)
+        compare_batch(path, tokenizer, written_documents(random.Random(seed), chunk * 70), tmp_path)
+        done += chunk
+    strings, size = (COMPARED[key] - before[key] for key in ("strings", "bytes"))
+    print(f"{name}: {done:,} random strings; {strings:,} texts, {size / 1e6:.1f} MB in all", flush=True)
 
 
 @pytest.mark.parametrize("options", [dict(continuing_subword_prefix="##"), dict(end_of_word_suffix="</w>"),

@@ -46,6 +46,58 @@ TEST(Tokenizer, GivesTheSameIdsByBothRoutes) {
   }
 }
 
+// Stages that turn line ends into spaces, and pre-tokenizers that differ in what they make of many.
+TEST(Tokenizer, GivesTheSameIdsByBothRoutesWhereLinesEndInSpaces) {
+  const std::string metaspace =
+      R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "SCHEME", "split": true})";
+  const auto replace = [](std::string text, std::string_view part, std::string_view with) {
+    if (const std::size_t at = text.find(part); at != std::string::npos) {
+      text.replace(at, part.size(), with);
+    }
+    return text;
+  };
+  std::mt19937 random(7);
+  std::vector<std::string> texts;
+  for (int i = 0; i < 1500; ++i) {
+    texts.push_back(random_text(random) + "\n \t" + random_text(random) +
+                    "\n\n``the \r\n the''  a");
+  }
+  for (
+      const char* normalizers :
+      {R"({"type": "Nmt"})", R"({"type": "Nmt"}, {"type": "NFKC"}, JOIN)",
+       R"({"type": "Nmt"}, {"type": "Strip", "strip_left": false, "strip_right": true}, JOIN)",
+       R"({"type": "Nmt"}, {"type": "Replace", "pattern": {"String": "``"}, "content": "'"}, JOIN)",
+       R"({"type": "Nmt"}, {"type": "Replace", "pattern": {"String": " "}, "content": "_"}, JOIN)",
+       R"(JOIN, {"type": "Nmt"})", R"({"type": "Lowercase"}, JOIN)"}) {
+    for (const char* content : {"▁", " ", "_", "x y"}) {
+      const std::string join =
+          R"({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "CONTENT"})";
+      for (const char* scheme : {"always", "first", "never"}) {
+        const std::string marks = replace(metaspace, "SCHEME", scheme);
+        for (const std::string& split :
+             {marks, std::string(R"({"type": "WhitespaceSplit"})"),
+              R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, )" + marks +
+                  "]}"}) {
+          std::string json = R"({"version": "1.0", "added_tokens": [], "normalizer":
+              {"type": "Sequence", "normalizers": [NORMALIZERS]}, "pre_tokenizer": SPLIT,
+              "post_processor": null, "decoder": null, "model": {"type": "Unigram", "unk_id": 0,
+              "vocab": [["<unk>", 0.0], ["▁", -2.0], ["▁the", -3.0], ["a", -3.5], ["▁a", -4.2],
+              ["the", -3.2], ["_", -4.0], ["'", -4.0], ["`", -4.0], ["x", -4.0], ["▁▁", -3.0]]}})";
+          json = replace(json, "NORMALIZERS", normalizers);
+          json = replace(replace(json, "JOIN", join), "CONTENT", content);
+          json = replace(json, "SPLIT", split);
+          const Tokenizer tokenizer = Tokenizer::from_json(json, "test");
+          for (std::size_t i = random() % 16; i < texts.size(); i += 16) {
+            ASSERT_EQ(tokenizer.encode_ids(texts[i]), tokenizer.encode(texts[i]).ids)
+                << texts[i] << '\n'
+                << json;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Tokenizer, EncodesABatchInOrderOnAnyNumberOfThreads) {
   std::mt19937 random(3);
   const Tokenizer tokenizer = Tokenizer::from_json(small_tokenizers()[2], "test");
