@@ -34,7 +34,7 @@ function(haul_test folder)
   set(label)
   if(arg_GPU)
     string(APPEND target "_gpu")
-    set(label LABELS gpu)
+    set(label LABELS gpu RUN_SERIAL TRUE)  # each counts the GPU's memory for itself
   endif()
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
