@@ -1,20 +1,29 @@
 // A chain of stock Linears whose weights lie elsewhere than they are used, one row at a time, so
 // that bringing the weights is all there is to do.
 //
-//   stream make FOLDER LAYERS WIDTH        writes the checkpoint (bf16)
-//   stream run FOLDER DEVICE HOME SLOTS PASSES   DEVICE cpu or cuda, HOME cpu or disk, SLOTS in MB
-//   stream cost                             an op that touches an offloaded weight, and one that
-//                                           does not, beside a plain module's
+//   stream make FOLDER LAYERS WIDTH DTYPE  writes the checkpoint (BF16 or F32)
+//   stream run FOLDER DEVICE HOME SLOTS PASSES [cold]
+//                        DEVICE cpu or cuda, HOME cpu or disk, SLOTS in MB; cold: the checkpoint is
+//                        dropped from the page cache before each pass
+//   stream limit FILE    O_DIRECT reads of all of it by four threads, GB/s
+//   stream cost          an op that touches an offloaded weight, and one that does not, beside a
+//                        plain module's
 //
 // `run` prints one line of JSON: seconds to load, GB/s of the passes after the first, what it waited,
 // and the limit in the same process: for a GPU a pinned copy of the same bytes.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <torch/torch.h>
@@ -43,23 +52,47 @@ nn::Sequential chain(int layers, int width) {
   for (int i = 0; i < layers; ++i) {
     model->push_back(nn::Linear(nn::LinearOptions(width, width).bias(false)));
   }
-  model->to(torch::kBFloat16);
   return model;
 }
 
-nn::Sequential empty_chain(int layers, int width) {
-  const haul::EmptyWeights scope;
-  nn::Sequential model;
-  for (int i = 0; i < layers; ++i) {
-    model->push_back(nn::Linear(nn::LinearOptions(width, width).bias(false)));
-  }
-  return model;
-}
-
-void make(const std::string& folder, int layers, int width) {
+void make(const std::string& folder, int layers, int width, const std::string& dtype) {
   torch::manual_seed(0);
-  haul::save_model(chain(layers, width), folder, 1'000'000'000'000);
-  std::ofstream(folder + "/shape") << layers << " " << width;
+  nn::Sequential model = chain(layers, width);
+  if (dtype == "BF16") model->to(torch::kBFloat16);
+  haul::save_model(model, folder, 1'000'000'000'000);
+  std::ofstream(folder + "/shape") << layers << " " << width << " " << dtype;
+}
+
+void drop_from_cache(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  close(file);
+}
+
+void limit(const std::string& path) {
+  constexpr std::size_t kPiece = 8 << 20;
+  const int file = open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  const std::size_t size = std::filesystem::file_size(path);
+  std::vector<double> rates;
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<std::size_t> next = 0;
+    const auto begin = Clock::now();
+    {
+      std::vector<std::jthread> threads;
+      for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&] {
+          void* const buffer = std::aligned_alloc(4096, kPiece);
+          for (std::size_t at = next += kPiece; at <= size + kPiece; at = next += kPiece) {
+            if (pread(file, buffer, kPiece, static_cast<off_t>(at - kPiece)) < 0) std::abort();
+          }
+          std::free(buffer);
+        });
+      }
+    }
+    rates.push_back(static_cast<double>(size) / seconds_since(begin) / 1e9);
+  }
+  close(file);
+  std::printf("{\"limit_gb_per_second\": %.2f}\n", median(rates));
 }
 
 void synchronize(const at::Device& device) {
@@ -89,19 +122,25 @@ double pinned_copy(haul::Bytes piece) {
 }
 
 void run(const std::string& folder, const std::string& device_name, const std::string& home,
-         int slots, int passes) {
+         int slots, int passes, bool cold) {
   int layers = 0;
   int width = 0;
-  std::ifstream(folder + "/shape") >> layers >> width;
+  std::string dtype;
+  std::ifstream(folder + "/shape") >> layers >> width >> dtype;
+  const bool half = dtype == "BF16";
   const at::Device device =
       device_name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const haul::Bytes weight = static_cast<haul::Bytes>(width) * width * 2;
+  const haul::Bytes weight = static_cast<haul::Bytes>(width) * width * (half ? 2 : 4);
   const double limit = device.is_cuda() && home == "cpu" ? pinned_copy(weight) : 0;
 
-  nn::Sequential model = empty_chain(layers, width);
+  if (cold) drop_from_cache(folder + "/model.safetensors");
+  nn::Sequential model = [&] {
+    const haul::EmptyWeights scope;
+    return chain(layers, width);
+  }();
   haul::LoadOptions options;
   options.main_device = device;
-  options.dtype = haul::Dtype::kBF16;
+  options.dtype = half ? haul::Dtype::kBF16 : haul::Dtype::kF32;
   options.slots = static_cast<haul::Bytes>(slots) * 1'000'000;
   const auto load_begin = Clock::now();
   haul::load_checkpoint_in_model(model, folder,
@@ -110,9 +149,10 @@ void run(const std::string& folder, const std::string& device_name, const std::s
 
   const c10::InferenceMode inference;
   const at::Tensor input =
-      torch::ones({1, width}, torch::TensorOptions(device).dtype(torch::kBFloat16));
+      torch::ones({1, width}, torch::TensorOptions(device).dtype(half ? torch::kBFloat16 : torch::kFloat));
   std::vector<double> times;
   for (int pass = 0; pass <= passes; ++pass) {
+    if (cold) drop_from_cache(folder + "/model.safetensors");
     const auto begin = Clock::now();
     const at::Tensor output = model->forward(input);
     synchronize(device);
@@ -160,15 +200,18 @@ void cost() {
 
 int main(int count, char** values) {
   const std::vector<std::string> arguments(values + 1, values + count);
-  if (arguments.size() == 4 && arguments[0] == "make") {
-    make(arguments[1], std::stoi(arguments[2]), std::stoi(arguments[3]));
-  } else if (arguments.size() == 6 && arguments[0] == "run") {
-    run(arguments[1], arguments[2], arguments[3], std::stoi(arguments[4]), std::stoi(arguments[5]));
+  if (arguments.size() == 5 && arguments[0] == "make") {
+    make(arguments[1], std::stoi(arguments[2]), std::stoi(arguments[3]), arguments[4]);
+  } else if (arguments.size() >= 6 && arguments[0] == "run") {
+    run(arguments[1], arguments[2], arguments[3], std::stoi(arguments[4]), std::stoi(arguments[5]),
+        arguments.size() == 7 && arguments[6] == "cold");
+  } else if (arguments.size() == 2 && arguments[0] == "limit") {
+    limit(arguments[1]);
   } else if (arguments.size() == 1 && arguments[0] == "cost") {
     cost();
   } else {
-    std::fprintf(stderr, "usage: stream make FOLDER LAYERS WIDTH | "
-                         "stream run FOLDER cpu|cuda cpu|disk SLOTS_MB PASSES | stream cost\n");
+    std::fprintf(stderr, "usage: stream make FOLDER LAYERS WIDTH BF16|F32 | stream limit FILE | "
+                         "stream run FOLDER cpu|cuda cpu|disk SLOTS_MB PASSES [cold] | stream cost\n");
     return 2;
   }
   return 0;

@@ -6,7 +6,7 @@ namespace haul::tokenizers {
 namespace {
 
 constexpr int kFewestBits = 12;
-constexpr int kMostBits = 18;
+constexpr int kMostBits = 20;
 constexpr int kStepBits = 3;
 
 }  // namespace
@@ -30,12 +30,27 @@ bool WordTable::is_long_word(const Slot& slot, std::string_view word) const {
          std::memcmp(pool_ + load(slot.high), word.data(), word.size()) == 0;
 }
 
+bool WordTable::is_there(const Query& query) const {
+  std::size_t at = query.hash >> shift_;
+  for (std::size_t i = 0; i < kProbes; ++i, at = (at + 1) & mask_) {
+    const Slot& slot = slots_[at];
+    const std::uint64_t head = load(slot.head, std::memory_order_acquire);
+    if (head == 0) return false;
+    if (head == kBusy) return true;  // perhaps this very word
+    if (((head ^ query.kind) & 0xFFFF) != 0 || load(slot.low) != query.low) continue;
+    if (load(slot.high) == query.high || is_long_word(slot, query.word)) return true;
+  }
+  return false;
+}
+
 void WordTable::put(const Query& query, const std::uint32_t* ids, std::size_t count) {
   const std::string_view word = query.word;
   if (word.empty() || word.size() > kLongWord || count > kLongWord) return;
   const bool is_long = word.size() > kShortWord;
   const bool is_inline = count <= IdBuffer::kHandful &&
                          std::all_of(ids, ids + count, [](auto id) { return id < kInlineId; });
+  // Threads that meet a new word at the same time must not fill the table with it.
+  if (is_there(query)) return;
   const std::size_t word_room = is_long ? (word.size() + 3) / 4 : 0;
   const std::size_t room = word_room + (is_inline ? 0 : count + 1);
   std::uint32_t* pooled = nullptr;

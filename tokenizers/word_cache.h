@@ -2,7 +2,7 @@
 
 // The ids of words met before, shared by all callers of one tokenizer. A WordTable only ever takes
 // words in; the WordCache replaces one that is full by an empty one, larger until it is of the
-// largest size: 8 MiB of slots, of which three in four are used, and 8 MiB for words and ids that
+// largest size: 32 MiB of slots, of which three in four are used, and 32 MiB for words and ids that
 // are too long for a slot. Memory is touched as words come. From any thread, without a lock but
 // for the replacement.
 
@@ -144,6 +144,7 @@ class WordTable {
                         static_cast<std::uint32_t>(head >> 48 | tail >> 48 << 16)},
                        count);
   }
+  bool is_there(const Query& query) const;
   // Room in the pool, or null.
   std::uint32_t* take_pool(std::size_t words);
   bool is_long_word(const Slot& slot, std::string_view word) const;

@@ -10,7 +10,9 @@
 namespace haul::core {
 namespace {
 
-constexpr Bytes kAlignment = 8;
+// Of the data in the file: a disk's block, so that weights can be read past the page cache straight to
+// where they are used.
+constexpr Bytes kAlignment = 512;
 
 [[noreturn]] void refuse(std::string_view tensor, std::string_view why) {
   throw Error(ErrorKind::kUnsupported,

@@ -25,7 +25,7 @@
 namespace haul::runtime {
 namespace {
 
-constexpr Bytes kAlignment = 256;
+constexpr Bytes kAlignment = 512;  // as the slots have it
 // Smaller ones are copied out of the page cache: room around them would cost more than it saves.
 constexpr Bytes kDirectSize = kMiB;
 constexpr Bytes kLoadStaging = 128 * kMiB;

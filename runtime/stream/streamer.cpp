@@ -11,7 +11,9 @@
 namespace haul::runtime {
 namespace {
 
-constexpr Bytes kAlignment = 256;  // of a weight in a slot, as the CUDA allocator has it
+// Of a weight in a slot, at least as the CUDA allocator has it. Weights that lie like this in their
+// file, as in those that haul writes, are read straight to their place.
+constexpr Bytes kAlignment = 512;
 
 Bytes round_up(Bytes size, Bytes unit) {
   return (size + unit - 1) / unit * unit;

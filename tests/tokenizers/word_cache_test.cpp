@@ -107,7 +107,7 @@ TEST(WordCache, ReplacesAFullTableByALargerOneUntilItIsLargeEnough) {
     bits = next->bits();
     table = next;
   }
-  EXPECT_EQ(bits, 18);
+  EXPECT_EQ(bits, 20);
 }
 
 TEST(WordTable, IsFullWhenLongWordsHaveTakenTheirRoom) {
