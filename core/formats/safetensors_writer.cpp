@@ -80,7 +80,8 @@ std::string safetensors_prefix(const std::vector<HeaderTensor>& tensors,
     offset = end;
   }
   json += '}';
-  json.resize((json.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  const Bytes size = kSafetensorsPrefix + json.size();
+  json.resize((size + kAlignment - 1) / kAlignment * kAlignment - kSafetensorsPrefix, ' ');
   if (json.size() > kSafetensorsMaxHeader) {
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("the header of {} tensors would have {} bytes, and 100,000,000 are "

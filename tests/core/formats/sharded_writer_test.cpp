@@ -78,7 +78,7 @@ TEST(WriteShards, WritesACheckpointThatOpens) {
   EXPECT_TRUE(checkpoint.notes().empty());
 }
 
-TEST(SafetensorsPrefix, EndsAtAMultipleOf8) {
+TEST(SafetensorsPrefix, EndsAtADiskBlock) {
   for (std::size_t length = 1; length < 10; ++length) {
     const std::string prefix =
         safetensors_prefix({bytes_tensor(std::string(length, 'n'), 1)}, {{"k", "v"}});
