@@ -182,8 +182,10 @@ class Builder {
     if (used.size() > 1) store_->set_several_devices();
     on_gpu_ = std::any_of(used.begin(), used.end(), [](c10::Device d) { return !d.is_cpu(); });
     any_streamed_ = !devices.empty();
+    std::map<std::string, Bytes> slots;
     for (const c10::Device device : devices) {
-      store_->add_streamer(device, std::min(slots_for(device), streamed[device.str()]));
+      slots[device.str()] = std::min(slots_for(device), streamed[device.str()]);
+      store_->add_streamer(device, slots[device.str()]);
     }
     for (const PlanDevice& device : placed_.plan.devices) {
       if (device.device.kind == DeviceKind::kGpu) {
@@ -192,6 +194,10 @@ class Builder {
       } else if (device.device.kind == DeviceKind::kCpu) {
         store_->set_planned(c10::kCPU, device.weights + device.slots);
       }
+    }
+    for (const c10::Device device : devices) {  // a user's map leaves the slots to us
+      if (planned_slots(device) > 0) continue;
+      store_->set_planned(device, store_->planned(tier_name(device)) + slots[device.str()]);
     }
   }
 
