@@ -25,14 +25,11 @@
 namespace haul::runtime {
 namespace {
 
-constexpr Bytes kAlignment = 512;  // as the slots have it
-// Smaller ones are copied out of the page cache: room around them would cost more than it saves.
-constexpr Bytes kDirectSize = kMiB;
 constexpr Bytes kLoadStaging = 128 * kMiB;
 constexpr int kThreads = 4;
 
 Bytes round_up(Bytes size) {
-  return (size + kAlignment - 1) / kAlignment * kAlignment;
+  return (size + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
 }
 
 // The first of several failures, and the end of work that others do.
@@ -87,7 +84,9 @@ class Builder {
 
  private:
   const Unit& unit(std::size_t i) const { return placed_.units[i]; }
-  bool leaves(std::size_t i) const { return unit(i).resident() && source_.leaves(i); }
+  bool leaves(std::size_t i) const {
+    return source_.leaves(i) && (unit(i).resident() || unit(i).tensors.front().is_meta());
+  }
   // Whether its bytes lie in memory, on a device or in RAM.
   bool in_memory(std::size_t i) const { return unit(i).lies.kind != DeviceKind::kDisk; }
   c10::Device memory_of(std::size_t i) const {
@@ -124,7 +123,7 @@ class Builder {
   void find_files() {
     std::vector<std::size_t> to_write;
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
-      if (in_memory(i)) continue;
+      if (in_memory(i) || leaves(i)) continue;
       if (const auto file = source_.file_of(i)) {
         files_[i] = *file;
       } else {
@@ -135,18 +134,34 @@ class Builder {
     files_.merge(write_offload_file(options_.offload_folder, to_write, placed_, source_));
   }
 
-  // A module's own weights may all be used by one op.
-  Bytes largest_module(c10::Device device, Bytes slack) const {
-    std::map<std::string, Bytes> modules;
-    Bytes largest = 0;
+  // A module's own weights may all be used by one op: their bytes, and the slots that they take.
+  struct LargestModule {
+    Bytes bytes = 0;
+    Bytes slots = 0;
+  };
+  LargestModule largest_module(c10::Device device) const {
+    const Bytes slack = device.is_cpu() ? kReadSlack : 0;
+    std::map<std::string, LargestModule> modules;
+    LargestModule largest;
     for (const Unit& candidate : placed_.units) {
       if (candidate.resident() || candidate.runs_on != device) continue;
-      const std::string module = candidate.name.substr(0, candidate.name.rfind('.') + 1);
-      Bytes& sum = modules[module];
-      sum += Streamer::slot_size(candidate.size, slack);
-      largest = std::max(largest, sum);
+      LargestModule& sum = modules[candidate.name.substr(0, candidate.name.rfind('.') + 1)];
+      sum.bytes += candidate.size;
+      sum.slots += Streamer::slot_size(candidate.size, slack);
+      largest = {std::max(largest.bytes, sum.bytes), std::max(largest.slots, sum.slots)};
     }
     return largest;
+  }
+
+  Bytes slots_for(c10::Device device) {
+    if (options_.slots) return *options_.slots;
+    const LargestModule module = largest_module(device);
+    if (const Bytes planned = planned_slots(device)) {
+      return std::max(planned + 2 * (module.slots - module.bytes), module.slots);
+    }
+    // One module in use while the next one comes, or one alone where there is no more room.
+    const Bytes two = 2 * module.slots;
+    return std::clamp(store_->ledger(device).left().value_or(two), module.slots, two);
   }
 
   void make_slots() {
@@ -167,12 +182,10 @@ class Builder {
     if (used.size() > 1) store_->set_several_devices();
     on_gpu_ = std::any_of(used.begin(), used.end(), [](c10::Device d) { return !d.is_cpu(); });
     any_streamed_ = !devices.empty();
+    std::map<std::string, Bytes> slots;
     for (const c10::Device device : devices) {
-      const Bytes slack = device.is_cpu() ? kReadSlack : 0;
-      // Where no plan tells: one module in use while the next one comes.
-      Bytes slots = options_.slots.value_or(planned_slots(device));
-      if (!options_.slots) slots = std::max(slots, 2 * largest_module(device, slack));
-      store_->add_streamer(device, std::min(slots, streamed[device.str()]));
+      slots[device.str()] = std::min(slots_for(device), streamed[device.str()]);
+      store_->add_streamer(device, slots[device.str()]);
     }
     for (const PlanDevice& device : placed_.plan.devices) {
       if (device.device.kind == DeviceKind::kGpu) {
@@ -181,6 +194,10 @@ class Builder {
       } else if (device.device.kind == DeviceKind::kCpu) {
         store_->set_planned(c10::kCPU, device.weights + device.slots);
       }
+    }
+    for (const c10::Device device : devices) {  // a user's map leaves the slots to us
+      if (planned_slots(device) > 0) continue;
+      store_->set_planned(device, store_->planned(tier_name(device)) + slots[device.str()]);
     }
   }
 

@@ -32,7 +32,7 @@ class UnitSource {
   // For weights that have to be written to the offload folder: equal only for equal bytes. Empty:
   // unknown, so nothing that lies there is trusted.
   virtual std::string identity() const = 0;
-  // Whether a unit is to be left as it is.
+  // Whether a unit is to be left as it is: it has no value, or is where a CPU uses it.
   virtual bool leaves(std::size_t unit) const = 0;
 };
 

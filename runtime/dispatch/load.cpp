@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -124,15 +125,18 @@ std::vector<c10::ScalarType> types_of(const ModelTensors& model, const Match& ma
   return types;
 }
 
-// The checkpoint once for each dtype that is asked of it.
+// The checkpoint once for each dtype that is asked of it, and what the model has beyond it.
 class CheckpointSource final : public UnitSource {
  public:
   CheckpointSource(const core::Checkpoint& checkpoint, const Match& match) :
       checkpoint_(checkpoint), match_(match) {}
 
   void set_units(const std::vector<Unit>& units) {
+    all_on_cpu_ = std::all_of(units.begin(), units.end(),
+                              [](const Unit& unit) { return unit.runs_on.is_cpu(); });
     for (const Unit& unit : units) {
       const std::size_t header = match_.source[unit.first];
+      own_.push_back(header == Match::kNone ? unit.tensors.front() : at::Tensor());
       headers_.push_back(header);
       const Dtype dtype = to_dtype(unit.type);
       dtypes_.push_back(dtype);
@@ -151,10 +155,20 @@ class CheckpointSource final : public UnitSource {
 
   void stream(std::size_t unit,
               const std::function<void(std::span<const std::byte>)>& sink) const override {
-    view(unit).stream(headers_[unit], sink);
+    if (headers_[unit] != Match::kNone) {
+      view(unit).stream(headers_[unit], sink);
+      return;
+    }
+    const at::NoGradGuard no_gradients;
+    const at::Tensor value = own_[unit].to(c10::kCPU).contiguous();
+    sink({static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()});
   }
 
   std::string identity() const override {
+    const bool any_own = std::any_of(own_.begin(), own_.end(), [](const at::Tensor& tensor) {
+      return tensor.defined() && !tensor.is_meta();
+    });
+    if (any_own) return {};
     std::string text;
     for (const core::MappedFile& file : checkpoint_.files()) {
       struct stat status {};
@@ -166,7 +180,10 @@ class CheckpointSource final : public UnitSource {
     return text;
   }
 
-  bool leaves(std::size_t unit) const override { return headers_[unit] == Match::kNone; }
+  bool leaves(std::size_t unit) const override {
+    return headers_[unit] == Match::kNone &&
+           (own_[unit].is_meta() || (all_on_cpu_ && own_[unit].is_cpu()));
+  }
 
  private:
   const core::TransformersTensors& view(std::size_t unit) const { return views_.at(dtypes_[unit]); }
@@ -174,6 +191,8 @@ class CheckpointSource final : public UnitSource {
   const core::Checkpoint& checkpoint_;
   const Match& match_;
   std::vector<std::size_t> headers_;
+  std::vector<at::Tensor> own_;  // what a unit has that the checkpoint does not hold
+  bool all_on_cpu_ = true;
   std::vector<Dtype> dtypes_;
   std::map<Dtype, core::TransformersTensors> views_;
 };

@@ -11,6 +11,7 @@
 #include "core/base/machine.h"
 #include "haul/error.h"
 #include "haul/profile.h"
+#include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/gpu.h"
 
 namespace haul::runtime {
@@ -52,6 +53,27 @@ void check_map(const Description& description, const DeviceMap& map) {
   }
 }
 
+// What is left for weights and slots beside what rounding and direct reads take around them.
+MaxMemory without_margins(MaxMemory memory, const Description& description) {
+  Bytes rounding = 0;
+  Bytes direct = 0;
+  std::map<std::string, Bytes> tensors;  // of each module
+  Bytes most = 0;
+  for (const NamedTensor& tensor : all_tensors(description)) {
+    rounding += kUnitAlignment;
+    if (byte_count(tensor.dtype, tensor.shape) >= kDirectSize) direct += 2 * kReadSlack;
+    most = std::max(most, ++tensors[tensor.name.substr(0, tensor.name.rfind('.') + 1)]);
+  }
+  const Bytes slots = 2 * most * (kUnitAlignment + 2 * kReadSlack);  // of two modules
+  for (Budget& item : memory) {
+    if (item.device.kind == DeviceKind::kDisk) continue;
+    const Bytes margin =
+        rounding + (item.device == kCpuDevice ? direct + slots : 2 * most * kUnitAlignment);
+    item.bits -= std::min<Bits>(item.bits, margin * 8);
+  }
+  return memory;
+}
+
 Plan plan_for(const Description& description, const Placement& placement,
               const DispatchOptions& options) {
   if (const Plan* plan = std::get_if<Plan>(&placement)) {
@@ -59,7 +81,8 @@ Plan plan_for(const Description& description, const Placement& placement,
     return *plan;
   }
   PlanRequest request;
-  request.memory = options.max_memory ? *options.max_memory : machine_memory();
+  request.memory =
+      without_margins(options.max_memory ? *options.max_memory : machine_memory(), description);
   request.memory_from_machine = !options.max_memory;
   request.options.no_split = options.no_split_module_classes;
   request.options.offload_buffers = options.offload_buffers;
@@ -110,8 +133,8 @@ c10::Device main_device_of(const Plan& plan, bool given_map, const DispatchOptio
 }
 
 bool is_at_or_below(std::string_view name, std::string_view module) {
-  return module.empty() || (name.starts_with(module) &&
-                            (name.size() == module.size() || name[module.size()] == '.'));
+  return module.empty() ||
+         (name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.'));
 }
 
 // Where a plan uses what it keeps in RAM: on the main device unless a step says the CPU.
@@ -159,8 +182,7 @@ MemoryKey key_of(const at::Tensor& tensor, Memory memory) {
 }  // namespace
 
 PlacedModel place_units(const ModelTensors& model, const std::vector<c10::ScalarType>& types,
-                        Memory memory, const Placement& placement,
-                        const DispatchOptions& options) {
+                        Memory memory, const Placement& placement, const DispatchOptions& options) {
   Description description = model.description;
   std::size_t next = 0;
   set_types(&description.root, types, &next);
@@ -176,7 +198,8 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
   for (std::size_t i = 0; i < model.all.size(); ++i) {
     const ModelTensor& item = model.all[i];
     const std::optional<Device> step = planned ? execution.runs_on(item.name) : std::nullopt;
-    const auto [entry, is_new] = known.try_emplace(key_of(item.tensor, memory), placed.units.size());
+    const auto [entry, is_new] =
+        known.try_emplace(key_of(item.tensor, memory), placed.units.size());
     if (!is_new) {
       std::vector<at::Tensor>& tensors = placed.units[entry->second].tensors;
       const bool there = std::any_of(tensors.begin(), tensors.end(),
@@ -197,8 +220,8 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
     if (unit.lies.kind == DeviceKind::kGpu) {
       unit.runs_on = real_device(unit.lies);
     } else {
-      unit.runs_on = step && step->kind == DeviceKind::kCpu ? c10::Device(c10::kCPU)
-                                                            : placed.main_device;
+      unit.runs_on =
+          step && step->kind == DeviceKind::kCpu ? c10::Device(c10::kCPU) : placed.main_device;
       // Small, and often read by code that is no op: they lie where they are used.
       if (unit.is_buffer && !options.offload_buffers) {
         unit.lies = unit.runs_on.is_cpu() ? kCpuDevice : gpu(unit.runs_on.index());

@@ -8,12 +8,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "haul/bytes.h"
 #include "haul/device_map.h"
 #include "haul/plan.h"
 #include "haul/torch/dispatch.h"
 #include "runtime/dispatch/model_tensors.h"
 
 namespace haul::runtime {
+
+// Every unit's memory is rounded up to this.
+inline constexpr Bytes kUnitAlignment = 256;
+// Smaller units are copied out of the page cache: the room around them that a direct read needs
+// would cost more than it saves.
+inline constexpr Bytes kDirectSize = kMiB;
 
 // Memory of a model that is placed as a whole: a tensor, or several that share it.
 struct Unit {

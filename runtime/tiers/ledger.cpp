@@ -17,6 +17,8 @@ struct Ledger::State {
   std::array<Bytes, kTagCount> by_tag{};
   Bytes used = 0;
   Bytes peak = 0;
+
+  Bytes left() const { return *budget - std::min(*budget, used); }
 };
 
 std::string_view name(Tag tag) {
@@ -32,7 +34,7 @@ Ledger::Ledger(std::string tier, std::optional<Bytes> budget) : state_(std::make
 
 Reservation Ledger::reserve(Tag tag, Bytes bytes) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->budget && bytes > *state_->budget - std::min(*state_->budget, state_->used)) {
+  if (state_->budget && bytes > state_->left()) {
     throw Error(ErrorKind::kResource,
                 fmt::format("{}: {} for {} do not fit: {} of {} are taken", state_->tier,
                             format_bytes(bytes), name(tag), format_bytes(state_->used),
@@ -65,6 +67,11 @@ Bytes Ledger::used(Tag tag) const {
 Bytes Ledger::peak() const {
   const std::lock_guard lock(state_->mutex);
   return state_->peak;
+}
+
+std::optional<Bytes> Ledger::left() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->budget ? std::optional(state_->left()) : std::nullopt;
 }
 
 Reservation::Reservation(Reservation&& other) noexcept

@@ -37,6 +37,8 @@ class Ledger {
   Bytes used() const;
   Bytes used(Tag tag) const;
   Bytes peak() const;
+  // Of the budget, where there is one.
+  std::optional<Bytes> left() const;
 
  private:
   friend class Reservation;

@@ -95,6 +95,9 @@ TEST_F(SmallModel, IsLoadedOverAMapOfItsModules) {
   EXPECT_GT(report.leases, 0U);
   EXPECT_GT(report.bytes_moved, 0U);
   EXPECT_EQ(report.unplanned, 0U);
+  ASSERT_EQ(report.tiers.size(), 1U);
+  EXPECT_GT(report.tiers[0].planned, 4U * 4 * 2) << "the batch norm, and slots";
+  EXPECT_LE(report.tiers[0].peak, report.tiers[0].planned + 5 * 256) << "rounding aside";
 }
 
 TEST_F(SmallModel, CannotBeMovedOnceItIsDispatched) {
@@ -198,6 +201,37 @@ TEST_F(SmallModel, NamesEverythingThatDoesNotMatch) {
                });
 }
 
+TEST_F(SmallModel, KeepsValuesThatTheCheckpointDoesNotHold) {
+  struct MoreImpl : SmallImpl {
+    MoreImpl() { extra = register_module("extra", nn::Linear(5, 2)); }
+    at::Tensor forward(const at::Tensor& x) { return extra(SmallImpl::forward(x)); }
+    nn::Linear extra{nullptr};
+  };
+  const test::TemporaryFolder folder;
+  LoadOptions options;
+  options.offload_folder = folder.path();
+  options.log = [](const std::string&) {};
+  options.allow_missing = true;
+  for (const Device device : {kCpuDevice, kDiskDevice}) {
+    MoreImpl more;
+    more.eval();
+    const at::Tensor wanted = more.extra->forward(expected).detach();
+    const LoadReport report =
+        load_checkpoint_in_model(more, checkpoint.path(), DeviceMap{{"", device}}, options);
+    EXPECT_EQ(report.missing.size(), 2U);
+    EXPECT_TRUE(report.uninitialised.empty());
+    EXPECT_TRUE(more.forward(input).equal(wanted)) << to_string(device);
+  }
+  auto empty_part = [] {
+    const EmptyWeights scope;
+    return std::make_shared<MoreImpl>();
+  }();
+  load_checkpoint_in_model(*empty_part, checkpoint.path(), DeviceMap{{"", kDiskDevice}}, options);
+  EXPECT_TRUE(empty_part->extra->weight.is_meta()) << "it is for the user to fill";
+  empty_part->eval();
+  EXPECT_TRUE(empty_part->SmallImpl::forward(input).equal(expected));
+}
+
 TEST_F(SmallModel, KeepsWhatAnOpWritesIntoAnOffloadedWeight) {
   const test::TemporaryFolder folder;
   disk_offload(model, folder.path());
@@ -266,6 +300,34 @@ TEST_F(SmallModel, SaysWhichFileFailedAndGoesOnWhenItIsBack) {
                [&] { loaded->forward(input); });
   std::filesystem::rename(checkpoint.path() / "away", file);
   EXPECT_TRUE(loaded->forward(input).equal(expected));
+}
+
+TEST(Dispatch, FitsIntoAnyBudgetThatThePlanAccepts) {
+  const auto make = [] {
+    nn::Sequential model;
+    for (int i = 0; i < 6; ++i) model->push_back(nn::Linear(700, 700));
+    return model;
+  };
+  torch::manual_seed(4);
+  nn::Sequential plain = make();
+  const test::TemporaryFolder checkpoint;
+  save_model(plain, checkpoint.path());
+  const at::Tensor input = torch::randn({2, 700});
+  const at::Tensor expected = plain->forward(input);
+  constexpr Bytes kLayer = 700 * 701 * 4;
+  for (Bytes budgeted = kLayer + kLayer / 4; budgeted < 8 * kLayer; budgeted += kLayer / 4) {
+    SCOPED_TRACE(budgeted);
+    nn::Sequential loaded{nullptr};
+    {
+      const EmptyWeights scope;
+      loaded = make();
+    }
+    LoadOptions options;
+    options.max_memory = get_max_memory({budget(kCpuDevice, budgeted)});
+    load_checkpoint_in_model(loaded, checkpoint.path(), MapMode::kAuto, options);
+    EXPECT_TRUE(loaded->forward(input).equal(expected));
+    for (const TierUse& tier : dispatch_report(loaded).tiers) EXPECT_LE(tier.peak, budgeted);
+  }
 }
 
 TEST_F(SmallModel, NeedsAFolderForWhatNoFileHolds) {

@@ -30,6 +30,38 @@ TEST(GpuDispatch, StockModulesGiveTheSameBitsAndGradients) {
   test::expect_same_stock_modules(kWorlds, options);
 }
 
+TEST(GpuDispatch, BuffersThatTheCheckpointLacksGoWhereTheyAreUsed) {
+  struct PlainImpl : nn::Module {
+    PlainImpl() { linear = register_module("linear", nn::Linear(8, 8)); }
+    nn::Linear linear{nullptr};
+  };
+  struct MaskedImpl : PlainImpl {
+    MaskedImpl() { mask = register_buffer("mask", torch::ones({8, 8}).tril()); }
+    at::Tensor forward(const at::Tensor& x) { return linear(x).mul(mask); }
+    at::Tensor mask;
+  };
+  torch::manual_seed(6);
+  PlainImpl plain;
+  const test::TemporaryFolder checkpoint;
+  save_model(plain, checkpoint.path());
+  const at::Tensor input = torch::randn({8, 8}, torch::kCUDA);
+  plain.to(torch::kCUDA);
+  const at::Tensor expected = plain.linear(input) * torch::ones({8, 8}, torch::kCUDA).tril();
+  for (const Device device : {gpu(0), kCpuDevice, kDiskDevice}) {
+    std::shared_ptr<MaskedImpl> masked;
+    {
+      const EmptyWeights scope;
+      masked = std::make_shared<MaskedImpl>();
+    }
+    LoadOptions options;
+    options.main_device = at::Device(at::kCUDA, 0);
+    options.log = [](const std::string&) {};
+    load_checkpoint_in_model(*masked, checkpoint.path(), DeviceMap{{"", device}}, options);
+    EXPECT_TRUE(masked->mask.is_cuda()) << to_string(device);
+    EXPECT_TRUE(masked->forward(input).equal(expected)) << to_string(device);
+  }
+}
+
 // Large enough that many weights are on their way at once, through few slots.
 nn::Sequential chain(int layers, int width) {
   nn::Sequential model;
