@@ -9,8 +9,8 @@
 //   stream cost          an op that touches an offloaded weight, and one that does not, beside a
 //                        plain module's
 //
-// `run` prints one line of JSON: seconds to load, GB/s of the passes after the first, what it waited,
-// and the limit in the same process: for a GPU a pinned copy of the same bytes.
+// `run` prints one line of JSON: seconds to load, GB/s of the passes after the first, what it
+// waited, and the limit in the same process: for a GPU a pinned copy of the same bytes.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -116,7 +116,8 @@ double pinned_copy(haul::Bytes piece) {
       copies.copy(device.data() + piece * (i % 2), host.data() + piece * i, piece);
     }
     haul::runtime::wait_for(copies.point());
-    if (round > 0) rates.push_back(static_cast<double>(piece) * kPieces / seconds_since(begin) / 1e9);
+    if (round > 0)
+      rates.push_back(static_cast<double>(piece) * kPieces / seconds_since(begin) / 1e9);
   }
   return median(rates);
 }
@@ -128,8 +129,7 @@ void run(const std::string& folder, const std::string& device_name, const std::s
   std::string dtype;
   std::ifstream(folder + "/shape") >> layers >> width >> dtype;
   const bool half = dtype == "BF16";
-  const at::Device device =
-      device_name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const at::Device device = device_name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   const haul::Bytes weight = static_cast<haul::Bytes>(width) * width * (half ? 2 : 4);
   const double limit = device.is_cuda() && home == "cpu" ? pinned_copy(weight) : 0;
 
@@ -143,13 +143,13 @@ void run(const std::string& folder, const std::string& device_name, const std::s
   options.dtype = half ? haul::Dtype::kBF16 : haul::Dtype::kF32;
   options.slots = static_cast<haul::Bytes>(slots) * 1'000'000;
   const auto load_begin = Clock::now();
-  haul::load_checkpoint_in_model(model, folder,
-                                 haul::DeviceMap{{"", haul::parse_device(home)}}, options);
+  haul::load_checkpoint_in_model(model, folder, haul::DeviceMap{{"", haul::parse_device(home)}},
+                                 options);
   const double load = seconds_since(load_begin);
 
   const c10::InferenceMode inference;
-  const at::Tensor input =
-      torch::ones({1, width}, torch::TensorOptions(device).dtype(half ? torch::kBFloat16 : torch::kFloat));
+  const at::Tensor input = torch::ones(
+      {1, width}, torch::TensorOptions(device).dtype(half ? torch::kBFloat16 : torch::kFloat));
   std::vector<double> times;
   for (int pass = 0; pass <= passes; ++pass) {
     if (cold) drop_from_cache(folder + "/model.safetensors");
@@ -210,8 +210,9 @@ int main(int count, char** values) {
   } else if (arguments.size() == 1 && arguments[0] == "cost") {
     cost();
   } else {
-    std::fprintf(stderr, "usage: stream make FOLDER LAYERS WIDTH BF16|F32 | stream limit FILE | "
-                         "stream run FOLDER cpu|cuda cpu|disk SLOTS_MB PASSES [cold] | stream cost\n");
+    std::fprintf(stderr,
+                 "usage: stream make FOLDER LAYERS WIDTH BF16|F32 | stream limit FILE | "
+                 "stream run FOLDER cpu|cuda cpu|disk SLOTS_MB PASSES [cold] | stream cost\n");
     return 2;
   }
   return 0;

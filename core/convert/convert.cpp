@@ -4,10 +4,10 @@
 
 #include "core/base/file.h"
 #include "core/base/terminal.h"
-#include "core/formats/cast.h"
 #include "core/convert/output_folder.h"
-#include "core/describe/transformers_tensors.h"
 #include "core/convert/side_files.h"
+#include "core/describe/transformers_tensors.h"
+#include "core/formats/cast.h"
 #include "core/formats/sharded_writer.h"
 #include "haul/error.h"
 

@@ -32,7 +32,8 @@ TransformersTensors::TransformersTensors(const Checkpoint& checkpoint, std::opti
   }
 }
 
-void TransformersTensors::add(const StoredTensor& stored, GgufPlace place, std::optional<Dtype> dtype) {
+void TransformersTensors::add(const StoredTensor& stored, GgufPlace place,
+                              std::optional<Dtype> dtype) {
   const bool cast = dtype && is_castable(stored.dtype);
   headers_.push_back({place.name, cast ? *dtype : stored.dtype, place.shape});
   stored_.push_back(&stored);
@@ -47,8 +48,8 @@ const StoredTensor* TransformersTensors::as_it_lies(std::size_t index) const {
   return plain ? &stored : nullptr;
 }
 
-void TransformersTensors::stream(std::size_t index,
-                           const std::function<void(std::span<const std::byte>)>& sink) const {
+void TransformersTensors::stream(
+    std::size_t index, const std::function<void(std::span<const std::byte>)>& sink) const {
   const StoredTensor& stored = *stored_[index];
   const GgufPlace& place = places_[index];
   const Dtype dtype = headers_[index].dtype;

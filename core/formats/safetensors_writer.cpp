@@ -10,8 +10,8 @@
 namespace haul::core {
 namespace {
 
-// Of the data in the file: a disk's block, so that weights can be read past the page cache straight to
-// where they are used.
+// Of the data in the file: a disk's block, so that weights can be read past the page cache straight
+// to where they are used.
 constexpr Bytes kAlignment = 512;
 
 [[noreturn]] void refuse(std::string_view tensor, std::string_view why) {

@@ -20,7 +20,8 @@ Bytes safetensors_size(const std::vector<HeaderTensor>& tensors);
 Bytes safetensors_size(const HeaderTensor& tensor);
 
 // The header with its length in front, padded with spaces so that the data starts at a multiple of
-// 512. Throws Error(kUnsupported) for names that the format cannot hold (twice the same, the reserved
+// 512. Throws Error(kUnsupported) for names that the format cannot hold (twice the same, the
+// reserved
 // __metadata__, not UTF-8), for tensors that fill no whole bytes and for a header over 100 MB.
 std::string safetensors_prefix(const std::vector<HeaderTensor>& tensors,
                                const SafetensorsMetadata& metadata);

@@ -68,9 +68,9 @@ class Builder {
       : placed_(placed),
         source_(source),
         options_(options),
-        store_(std::make_shared<WeightStore>(placed.plan.map, placed.main_device,
-                                             options.max_memory ? *options.max_memory
-                                                                : MaxMemory{})),
+        store_(
+            std::make_shared<WeightStore>(placed.plan.map, placed.main_device,
+                                          options.max_memory ? *options.max_memory : MaxMemory{})),
         data_(placed.units.size(), nullptr) {}
 
   void run() {
@@ -289,8 +289,8 @@ class Builder {
     Bytes at = 0;
     source_.stream(i, [&](std::span<const std::byte> piece) {
       if (piece.size() > unit(i).size - at) {
-        throw Error(ErrorKind::kCorrupt, fmt::format("more than the {} bytes that its shape needs",
-                                                     unit(i).size));
+        throw Error(ErrorKind::kCorrupt,
+                    fmt::format("more than the {} bytes that its shape needs", unit(i).size));
       }
       std::memcpy(to + at, piece.data(), piece.size());
       at += piece.size();
@@ -302,11 +302,12 @@ class Builder {
     if (host) return;
     GpuPoint ready;
     std::exception_ptr failure;
-    lane(memory_of(i)).fill({buffer.data(), 0, 0, unit(i).size}, data_[i], {},
-                            [&](std::exception_ptr error, GpuPoint point) {
-                              failure = std::move(error);
-                              ready = std::move(point);
-                            });
+    lane(memory_of(i))
+        .fill({buffer.data(), 0, 0, unit(i).size}, data_[i], {},
+              [&](std::exception_ptr error, GpuPoint point) {
+                failure = std::move(error);
+                ready = std::move(point);
+              });
     if (failure) std::rethrow_exception(failure);
     wait_for(ready);
   }
@@ -333,8 +334,8 @@ class Builder {
       storage = store_->resident(placed.name, placed.runs_on, placed.size, data_[i]);
     } else {
       Home home{data_[i], 0, 0, placed.size};
-      if (!in_memory(i)) home = {nullptr, store_->disk().open(files_[i].file), files_[i].offset,
-                                 placed.size};
+      if (!in_memory(i))
+        home = {nullptr, store_->disk().open(files_[i].file), files_[i].offset, placed.size};
       storage = store_->streamed(placed.name, placed.runs_on, placed.size, home);
     }
     for (const at::Tensor& tensor : placed.tensors) {

@@ -1,3 +1,5 @@
+#include "haul/torch/dispatch.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
-#include "haul/torch/dispatch.h"
 #include "runtime/dispatch/build.h"
 #include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/model_tensors.h"
@@ -71,7 +72,8 @@ void place_model(const ModelRef& model, const Placement& placement,
   std::vector<c10::ScalarType> types;
   for (const runtime::ModelTensor& item : tensors.all) {
     if (runtime::is_marked(item.tensor)) {
-      throw Error(ErrorKind::kUsage, fmt::format("'{}': the model is dispatched already", item.name),
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("'{}': the model is dispatched already", item.name),
                   "call haul::undispatch first");
     }
     types.push_back(item.tensor.scalar_type());
@@ -104,10 +106,9 @@ void undispatch(const ModelRef& model, c10::Device device) {
     if (runtime::find_weight(item.tensor) == nullptr) continue;
     const c10::InferenceMode same_kind(item.tensor.is_inference());
     // Tensors that share memory are the same object, or become the same again one by one.
-    const at::Tensor plain =
-        at::empty_strided(item.tensor.sizes(), item.tensor.strides(),
-                          item.tensor.options().device(device))
-            .copy_(item.tensor);
+    const at::Tensor plain = at::empty_strided(item.tensor.sizes(), item.tensor.strides(),
+                                               item.tensor.options().device(device))
+                                 .copy_(item.tensor);
     item.tensor.unsafeGetTensorImpl()->shallow_copy_from(plain.getIntrusivePtr());
   }
 }

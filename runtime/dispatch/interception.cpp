@@ -17,9 +17,9 @@
 #include "runtime/dispatch/weight_store.h"
 
 // An op that touches a weight of a dispatched model arrives here, below autograd: its other inputs
-// are brought to where the weight is used, the weight's bytes are leased, and the op is called again
-// with the key out of the way. Autograd has seen the weight itself, so gradients are the weight's;
-// in the backward pass the same weight arrives here again.
+// are brought to where the weight is used, the weight's bytes are leased, and the op is called
+// again with the key out of the way. Autograd has seen the weight itself, so gradients are the
+// weight's; in the backward pass the same weight arrives here again.
 
 namespace haul::runtime {
 namespace {
@@ -52,13 +52,14 @@ Touch cached_touch_of(const c10::OperatorHandle& op) {
   return entry->second;
 }
 
-// Where this thread last used a weight: ops on activations alone that lie on several devices follow.
+// Where this thread last used a weight: ops on activations alone that lie on several devices
+// follow.
 thread_local std::optional<c10::Device> last_device;
 
 struct Found {
-  std::vector<Weight*> streamed;          // each once
-  std::optional<c10::Device> device;      // where the op's weights are used
-  bool several_devices = false;           // outputs have to be marked, too
+  std::vector<Weight*> streamed;      // each once
+  std::optional<c10::Device> device;  // where the op's weights are used
+  bool several_devices = false;       // outputs have to be marked, too
 };
 
 Found find_weights(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {

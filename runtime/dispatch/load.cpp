@@ -128,8 +128,8 @@ std::vector<c10::ScalarType> types_of(const ModelTensors& model, const Match& ma
 // The checkpoint once for each dtype that is asked of it, and what the model has beyond it.
 class CheckpointSource final : public UnitSource {
  public:
-  CheckpointSource(const core::Checkpoint& checkpoint, const Match& match) :
-      checkpoint_(checkpoint), match_(match) {}
+  CheckpointSource(const core::Checkpoint& checkpoint, const Match& match)
+      : checkpoint_(checkpoint), match_(match) {}
 
   void set_units(const std::vector<Unit>& units) {
     all_on_cpu_ = std::all_of(units.begin(), units.end(),
@@ -173,9 +173,9 @@ class CheckpointSource final : public UnitSource {
     for (const core::MappedFile& file : checkpoint_.files()) {
       struct stat status {};
       if (stat(file.path().c_str(), &status) != 0) return {};
-      text += fmt::format("{} {} {} {}.{}\n", std::filesystem::absolute(file.path()).string(),
-                          status.st_size, status.st_ino, status.st_mtim.tv_sec,
-                          status.st_mtim.tv_nsec);
+      text +=
+          fmt::format("{} {} {} {}.{}\n", std::filesystem::absolute(file.path()).string(),
+                      status.st_size, status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
     }
     return text;
   }
@@ -200,8 +200,7 @@ class CheckpointSource final : public UnitSource {
 void refuse_dispatched(const ModelTensors& model) {
   for (const ModelTensor& item : model.all) {
     if (!is_marked(item.tensor)) continue;
-    throw Error(ErrorKind::kUsage,
-                fmt::format("'{}': the model is dispatched already", item.name),
+    throw Error(ErrorKind::kUsage, fmt::format("'{}': the model is dispatched already", item.name),
                 "call haul::undispatch first");
   }
 }
@@ -227,9 +226,8 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
     say(options, fmt::format("note: {}: names that the checkpoint does not have, {}",
                              checkpoint.string(), listed(match.report.missing)));
   }
-  const PlacedModel placed =
-      place_units(tensors, types_of(tensors, match, stored, options), Memory::kFresh, placement,
-                  options);
+  const PlacedModel placed = place_units(tensors, types_of(tensors, match, stored, options),
+                                         Memory::kFresh, placement, options);
   CheckpointSource source(opened, match);
   source.set_units(placed.units);
   build(placed, source, options);

@@ -39,7 +39,8 @@ constexpr std::array kTypes = {
 // "ns::BlockImpl" and "ns::BlockImpl<4>" are a Block.
 std::string class_name(std::string name) {
   name = name.substr(0, name.find('<'));
-  if (const auto colon = name.rfind("::"); colon != std::string::npos) name = name.substr(colon + 2);
+  if (const auto colon = name.rfind("::"); colon != std::string::npos)
+    name = name.substr(colon + 2);
   if (const auto dot = name.rfind('.'); dot != std::string::npos) name = name.substr(dot + 1);
   constexpr std::string_view kImpl = "Impl";
   if (name.size() > kImpl.size() && name.ends_with(kImpl)) name.resize(name.size() - kImpl.size());

@@ -53,9 +53,9 @@ c10::IValue InputOutput::value_moved(const c10::IValue& value, c10::Device to) c
     const auto dictionary = value.toGenericDict();
     c10::impl::GenericDict result(dictionary.keyType(), dictionary.valueType());
     for (const auto& entry : dictionary) {
-      const bool skip = entry.key().isString() &&
-                        std::find(skip_keys_.begin(), skip_keys_.end(),
-                                  entry.key().toStringRef()) != skip_keys_.end();
+      const bool skip =
+          entry.key().isString() && std::find(skip_keys_.begin(), skip_keys_.end(),
+                                              entry.key().toStringRef()) != skip_keys_.end();
       result.insert(entry.key(), skip ? entry.value() : value_moved(entry.value(), to));
     }
     return result;

@@ -87,9 +87,8 @@ std::map<std::size_t, UnitSource::FileRange> write_offload_file(
     std::error_code code;
     std::filesystem::create_directories(folder, code);
     if (code) {
-      throw Error(ErrorKind::kResource,
-                  fmt::format("{}: cannot make the offload folder: {}", folder.string(),
-                              code.message()));
+      throw Error(ErrorKind::kResource, fmt::format("{}: cannot make the offload folder: {}",
+                                                    folder.string(), code.message()));
     }
     core::SafetensorsWriter writer(path, headers, {{std::string(kKey), identity}});
     for (const std::size_t unit : units) {

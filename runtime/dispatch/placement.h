@@ -17,7 +17,7 @@
 namespace haul::runtime {
 
 // Every unit's memory is rounded up to this.
-inline constexpr Bytes kUnitAlignment = 256;
+inline constexpr Bytes kUnitAlignment = 512;
 // Smaller units are copied out of the page cache: the room around them that a direct read needs
 // would cost more than it saves.
 inline constexpr Bytes kDirectSize = kMiB;
@@ -55,7 +55,6 @@ enum class Memory {
 // `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a map
 // that does not cover the model and Error(kResource), with what would help, where it does not fit.
 PlacedModel place_units(const ModelTensors& model, const std::vector<c10::ScalarType>& types,
-                        Memory memory, const Placement& placement,
-                        const DispatchOptions& options);
+                        Memory memory, const Placement& placement, const DispatchOptions& options);
 
 }  // namespace haul::runtime

@@ -22,8 +22,8 @@ void save_model(const ModelRef& model, const std::filesystem::path& folder, Byte
       throw Error(ErrorKind::kUsage, fmt::format("'{}' has no value to save", item.name));
     }
     if (!saved.insert(item.tensor.unsafeGetTensorImpl()).second) continue;
-    headers.push_back({item.name, runtime::to_dtype(item.tensor.scalar_type()),
-                       item.tensor.sizes().vec()});
+    headers.push_back(
+        {item.name, runtime::to_dtype(item.tensor.scalar_type()), item.tensor.sizes().vec()});
     values.push_back(item.tensor);
   }
   std::error_code code;
@@ -32,14 +32,14 @@ void save_model(const ModelRef& model, const std::filesystem::path& folder, Byte
     throw Error(ErrorKind::kResource,
                 fmt::format("{}: cannot make the folder: {}", folder.string(), code.message()));
   }
-  core::write_shards(folder, headers, {{"format", "pt"}}, core::plan_shards(headers, max_shard_size),
-                     [&](std::size_t i, core::SafetensorsWriter& writer) {
-                       // An offloaded weight comes for this one op, as for any.
-                       const at::Tensor value = values[i].to(c10::kCPU).contiguous();
-                       const at::Tensor kept = value.is_same(values[i]) ? value.clone() : value;
-                       writer.write({static_cast<const std::byte*>(kept.const_data_ptr()),
-                                     kept.nbytes()});
-                     });
+  core::write_shards(
+      folder, headers, {{"format", "pt"}}, core::plan_shards(headers, max_shard_size),
+      [&](std::size_t i, core::SafetensorsWriter& writer) {
+        // An offloaded weight comes for this one op, as for any.
+        const at::Tensor value = values[i].to(c10::kCPU).contiguous();
+        const at::Tensor kept = value.is_same(values[i]) ? value.clone() : value;
+        writer.write({static_cast<const std::byte*>(kept.const_data_ptr()), kept.nbytes()});
+      });
 }
 
 }  // namespace haul

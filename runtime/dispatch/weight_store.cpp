@@ -81,8 +81,7 @@ Bytes WeightStore::planned(const std::string& tier) const {
 
 Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned) {
   Reservation reservation = ledger(device).reserve(Tag::kWeights, size);
-  return *slabs_.emplace_back(
-      std::make_unique<Slab>(device, size, std::move(reservation), pinned));
+  return *slabs_.emplace_back(std::make_unique<Slab>(device, size, std::move(reservation), pinned));
 }
 
 Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots) {
@@ -174,8 +173,9 @@ void keep_changes(Weight& weight) {
   const Bytes size = weight.storage->nbytes();
   if (!weight.changed) {
     const c10::Device host(c10::kCPU);
-    weight.changed = std::make_unique<Slab>(
-        host, size, weight.store->ledger(host).reserve(Tag::kChanged, size), !weight.device.is_cpu());
+    weight.changed =
+        std::make_unique<Slab>(host, size, weight.store->ledger(host).reserve(Tag::kChanged, size),
+                               !weight.device.is_cpu());
   }
   const auto* const data = static_cast<const std::byte*>(weight.storage->data());
   weight.streamer->lane().read_back(weight.changed->data(), data, size);

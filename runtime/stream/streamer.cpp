@@ -145,7 +145,8 @@ void Streamer::place_outside(int index, std::vector<Fill>& fills) {
   Weight& weight = weights_[index];
   const Bytes size = slot_size(weight);
   try {
-    weight.extra = std::make_unique<Slab>(lane_->device(), size, ledger_.reserve(Tag::kSlots, size));
+    weight.extra =
+        std::make_unique<Slab>(lane_->device(), size, ledger_.reserve(Tag::kSlots, size));
   } catch (Error& error) {
     error.add_context(fmt::format("weight '{}', which the slots have no room for", weight.name));
     throw;

@@ -76,14 +76,14 @@ class Streamer {
     State state = State::kAway;
     int leases = 0;
     bool dropped = false;
-    Bytes slot = 0;                // offset in the slab
-    std::unique_ptr<Slab> extra;   // memory of its own where the slots have no room
+    Bytes slot = 0;               // offset in the slab
+    std::unique_ptr<Slab> extra;  // memory of its own where the slots have no room
     std::byte* data = nullptr;
     GpuPoint ready;
-    std::vector<GpuPoint> used;    // work that reads the slot
+    std::vector<GpuPoint> used;  // work that reads the slot
     std::optional<Error> failure;
-    std::uint64_t wanted = 0;      // round of the last prefetch that expects it soon
-    int rank = 0;                  // how soon
+    std::uint64_t wanted = 0;  // round of the last prefetch that expects it soon
+    int rank = 0;              // how soon
   };
   struct Fill {
     int weight;
@@ -113,8 +113,8 @@ class Streamer {
   std::condition_variable changed_;
   Arena arena_;
   std::vector<Weight> weights_;
-  std::vector<int> placed_;              // all that are not kAway
-  std::vector<GpuPoint> vacated_;        // work that may still read slots given up since the last fill
+  std::vector<int> placed_;        // all that are not kAway
+  std::vector<GpuPoint> vacated_;  // work that may still read slots given up since the last fill
   UseOrder order_;
   std::unordered_map<std::thread::id, UseOrder::Position> positions_;
   std::uint64_t round_ = 0;

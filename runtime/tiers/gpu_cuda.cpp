@@ -1,7 +1,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-
 #include <cstddef>
 #include <thread>
 
@@ -32,9 +31,8 @@ void touch(std::byte* memory, Bytes size) {
   const Bytes share = (size / threads / 4096 + 1) * 4096;
   std::vector<std::jthread> workers;
   for (Bytes begin = 0; begin < size; begin += share) {
-    workers.emplace_back([=] {
-      madvise(memory + begin, std::min(share, size - begin), MADV_POPULATE_WRITE);
-    });
+    workers.emplace_back(
+        [=] { madvise(memory + begin, std::min(share, size - begin), MADV_POPULATE_WRITE); });
   }
 }
 
@@ -157,7 +155,8 @@ GpuPoint CopyStream::point() {
 }
 
 void CopyStream::then(void (*function)(void*), void* context) {
-  check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream_), function, context), gpu_name(index_));
+  check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream_), function, context),
+        gpu_name(index_));
 }
 
 }  // namespace haul::runtime

@@ -20,8 +20,8 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned)
     data_ = static_cast<std::byte*>(allocate_on_gpu(device.index(), size));
     return;
   }
-  void* memory =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     throw Error(ErrorKind::kResource, fmt::format("cannot allocate {} of RAM: {}",
                                                   format_bytes(size), std::strerror(errno)));

@@ -1,9 +1,9 @@
 #pragma once
 
 // Runs a model whose weights do not all lie where they are used: some on GPUs, some in RAM, some on
-// disk. Any `torch::nn` or TorchScript module, as it is. Functions that change a model are called by
-// one thread; the model they leave may be run by several. Failures are Errors that name the weight
-// and the file.
+// disk. Any `torch::nn` or TorchScript module, as it is. Functions that change a model are called
+// by one thread; the model they leave may be run by several. Failures are Errors that name the
+// weight and the file.
 
 #include <cstdint>
 #include <filesystem>
@@ -37,10 +37,10 @@ namespace haul {
 // A model of either kind, borrowed.
 class ModelRef {
  public:
-  ModelRef(torch::nn::Module& module) : module_(&module) {}           // NOLINT: meant to convert
-  ModelRef(torch::jit::Module& script) : script_(&script) {}          // NOLINT
+  ModelRef(torch::nn::Module& module) : module_(&module) {}   // NOLINT: meant to convert
+  ModelRef(torch::jit::Module& script) : script_(&script) {}  // NOLINT
   template <typename Contained>
-  ModelRef(const torch::nn::ModuleHolder<Contained>& holder)          // NOLINT
+  ModelRef(const torch::nn::ModuleHolder<Contained>& holder)  // NOLINT
       : module_(holder.ptr().get()) {}
 
   torch::nn::Module* module() const { return module_; }
@@ -143,8 +143,7 @@ Dispatched<Model> dispatch_model(Model model, const Placement& placement,
 }
 
 template <typename Model>
-Dispatched<Model> load_checkpoint_and_dispatch(Model model,
-                                               const std::filesystem::path& checkpoint,
+Dispatched<Model> load_checkpoint_and_dispatch(Model model, const std::filesystem::path& checkpoint,
                                                const Placement& placement = MapMode::kAuto,
                                                const LoadOptions& options = {}) {
   load_checkpoint_in_model(model, checkpoint, placement, options);

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/formats/tensor_stream.h"
 #include "core/formats/checkpoint_builder.h"
+#include "core/formats/tensor_stream.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/temporary_folder.h"

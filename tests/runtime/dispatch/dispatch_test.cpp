@@ -38,7 +38,9 @@ TEST(Dispatch, ModulesRunUnderInferenceMode) {
     const c10::InferenceMode inference;
     return test::Outputs{model->forward(x)};
   };
-  const auto make = [] { return nn::Sequential(nn::Linear(7, 5), nn::LayerNorm(nn::LayerNormOptions({5}))); };
+  const auto make = [] {
+    return nn::Sequential(nn::Linear(7, 5), nn::LayerNorm(nn::LayerNormOptions({5})));
+  };
   test::expect_same("built outside", kWorlds, make, call, options);
   const c10::InferenceMode inference;
   test::expect_same("built inside", kWorlds, make, call, options);
@@ -139,9 +141,8 @@ TEST_F(SmallModel, CastsFloatsOnTheWayAndLeavesIntegers) {
   EXPECT_EQ(loaded->linear1->weight.dtype(), torch::kBFloat16);
   EXPECT_EQ(loaded->linear2->weight.dtype(), torch::kFloat);
   EXPECT_EQ(loaded->batchnorm->num_batches_tracked.dtype(), torch::kLong);
-  EXPECT_TRUE(
-      loaded->linear1->weight.to(torch::kCPU, torch::kFloat).equal(
-          model->linear1->weight.to(torch::kBFloat16).to(torch::kFloat)));
+  EXPECT_TRUE(loaded->linear1->weight.to(torch::kCPU, torch::kFloat)
+                  .equal(model->linear1->weight.to(torch::kBFloat16).to(torch::kFloat)));
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     files += entry.is_regular_file();
@@ -194,11 +195,11 @@ TEST_F(SmallModel, NamesEverythingThatDoesNotMatch) {
   };
   LessImpl part;
   options.strict = true;
-  expect_error(ErrorKind::kCorrupt,
-               AllOf(HasSubstr("linear2.weight"), HasSubstr("batchnorm.running_mean")), [&] {
-                 load_checkpoint_in_model(part, checkpoint.path(), DeviceMap{{"", kCpuDevice}},
-                                          options);
-               });
+  expect_error(
+      ErrorKind::kCorrupt, AllOf(HasSubstr("linear2.weight"), HasSubstr("batchnorm.running_mean")),
+      [&] {
+        load_checkpoint_in_model(part, checkpoint.path(), DeviceMap{{"", kCpuDevice}}, options);
+      });
 }
 
 TEST_F(SmallModel, KeepsValuesThatTheCheckpointDoesNotHold) {
@@ -331,10 +332,12 @@ TEST(Dispatch, FitsIntoAnyBudgetThatThePlanAccepts) {
 }
 
 TEST_F(SmallModel, NeedsAFolderForWhatNoFileHolds) {
-  expect_error(ErrorKind::kUsage, HasSubstr("linear1.weight"),
-               [&] { place_model(model, DeviceMap{{"", kDiskDevice}}); });
-  expect_error(ErrorKind::kUsage, HasSubstr("linear2"),
-               [&] { place_model(model, DeviceMap{{"linear1", kCpuDevice}}); });
+  expect_error(ErrorKind::kUsage, HasSubstr("linear1.weight"), [&] {
+    place_model(model, DeviceMap{{"", kDiskDevice}});
+  });
+  expect_error(ErrorKind::kUsage, HasSubstr("linear2"), [&] {
+    place_model(model, DeviceMap{{"linear1", kCpuDevice}});
+  });
   expect_error(ErrorKind::kUsage, HasSubstr("'nowhere'"), [&] {
     place_model(model, DeviceMap{{"", kCpuDevice}, {"nowhere", kCpuDevice}});
   });

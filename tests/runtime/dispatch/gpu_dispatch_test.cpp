@@ -108,8 +108,8 @@ TEST_F(Chain, BringsInputsAndTakesOutputsBack) {
   nn::Sequential loaded = empty();
   LoadOptions options;
   options.main_device = at::Device(at::kCUDA, 0);
-  auto handle = load_checkpoint_and_dispatch(
-      loaded, checkpoint.path(), DeviceMap{{"", kCpuDevice}, {"0", gpu(0)}}, options);
+  auto handle = load_checkpoint_and_dispatch(loaded, checkpoint.path(),
+                                             DeviceMap{{"", kCpuDevice}, {"0", gpu(0)}}, options);
   const at::Tensor output = handle(input);
   EXPECT_TRUE(output.is_cpu());
   EXPECT_TRUE(output.equal(expected.cpu()));

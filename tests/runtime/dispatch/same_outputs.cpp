@@ -60,70 +60,89 @@ void expect_same_stock_modules(const std::vector<World>& worlds, const SameOptio
     expect_same(name, worlds, make, call, options);
   };
 
-  same("linear", [] { return nn::Linear(7, 5); }, one(floats({3, 7})));
-  same("bilinear", [] { return nn::Bilinear(3, 4, 5); },
-       [a = floats({2, 3}), b = floats({2, 4})](auto& m) { return Outputs{m->forward(a, b)}; });
-  same("conv1d", [] { return nn::Conv1d(nn::Conv1dOptions(3, 4, 3)); }, one(floats({2, 3, 9})));
-  same("conv2d", [] { return nn::Conv2d(nn::Conv2dOptions(3, 4, 3)); }, one(floats({2, 3, 8, 8})));
-  same("conv3d", [] { return nn::Conv3d(nn::Conv3dOptions(2, 3, 2)); },
-       one(floats({1, 2, 4, 4, 4})));
-  same("transposed convolution",
-       [] { return nn::ConvTranspose2d(nn::ConvTranspose2dOptions(3, 4, 3)); },
-       one(floats({2, 3, 5, 5})));
-  same("batch norm",
-       [] {
-         nn::BatchNorm2d norm(4);
-         norm->eval();
-         return norm;
-       },
-       one(floats({2, 4, 5, 5})));
-  same("layer norm", [] { return nn::LayerNorm(nn::LayerNormOptions({6})); }, one(floats({3, 6})));
-  same("group norm", [] { return nn::GroupNorm(nn::GroupNormOptions(2, 4)); },
-       one(floats({2, 4, 5})));
-  same("instance norm",
-       [] { return nn::InstanceNorm1d(nn::InstanceNorm1dOptions(4).affine(true)); },
-       one(floats({2, 4, 5})));
+  same(
+      "linear", [] { return nn::Linear(7, 5); }, one(floats({3, 7})));
+  same(
+      "bilinear", [] { return nn::Bilinear(3, 4, 5); },
+      [a = floats({2, 3}), b = floats({2, 4})](auto& m) { return Outputs{m->forward(a, b)}; });
+  same(
+      "conv1d", [] { return nn::Conv1d(nn::Conv1dOptions(3, 4, 3)); }, one(floats({2, 3, 9})));
+  same(
+      "conv2d", [] { return nn::Conv2d(nn::Conv2dOptions(3, 4, 3)); }, one(floats({2, 3, 8, 8})));
+  same(
+      "conv3d", [] { return nn::Conv3d(nn::Conv3dOptions(2, 3, 2)); },
+      one(floats({1, 2, 4, 4, 4})));
+  same(
+      "transposed convolution",
+      [] { return nn::ConvTranspose2d(nn::ConvTranspose2dOptions(3, 4, 3)); },
+      one(floats({2, 3, 5, 5})));
+  same(
+      "batch norm",
+      [] {
+        nn::BatchNorm2d norm(4);
+        norm->eval();
+        return norm;
+      },
+      one(floats({2, 4, 5, 5})));
+  same(
+      "layer norm", [] { return nn::LayerNorm(nn::LayerNormOptions({6})); }, one(floats({3, 6})));
+  same(
+      "group norm", [] { return nn::GroupNorm(nn::GroupNormOptions(2, 4)); },
+      one(floats({2, 4, 5})));
+  same(
+      "instance norm", [] { return nn::InstanceNorm1d(nn::InstanceNorm1dOptions(4).affine(true)); },
+      one(floats({2, 4, 5})));
   const at::Tensor ids = on_device(torch::randint(0, 20, {2, 5}));
-  same("embedding", [] { return nn::Embedding(20, 6); }, one(ids));
-  same("embedding bag", [] { return nn::EmbeddingBag(20, 6); }, one(ids));
+  same(
+      "embedding", [] { return nn::Embedding(20, 6); }, one(ids));
+  same(
+      "embedding bag", [] { return nn::EmbeddingBag(20, 6); }, one(ids));
   const auto recurrent = [](const at::Tensor& x) {
     return [x](auto& model) {
       const auto result = model->forward(x);
       return Outputs{std::get<0>(result)};
     };
   };
-  same("lstm", [] { return nn::LSTM(nn::LSTMOptions(4, 5).num_layers(2).bidirectional(true)); },
-       recurrent(floats({6, 2, 4})));
-  same("gru", [] { return nn::GRU(nn::GRUOptions(4, 5).num_layers(2)); },
-       recurrent(floats({6, 2, 4})));
-  same("rnn", [] { return nn::RNN(nn::RNNOptions(4, 5)); }, recurrent(floats({6, 2, 4})));
-  same("lstm cell", [] { return nn::LSTMCell(4, 5); }, recurrent(floats({2, 4})));
-  same("multi-head attention", [] { return nn::MultiheadAttention(8, 2); },
-       [x = floats({5, 2, 8})](auto& model) {
-         const auto [output, weights] = model->forward(x, x, x);
-         return Outputs{output, weights};
-       });
-  same("transformer",
-       [] {
-         return nn::Transformer(nn::TransformerOptions(8, 2)
-                                    .num_encoder_layers(2)
-                                    .num_decoder_layers(2)
-                                    .dim_feedforward(16)
-                                    .dropout(0.0));
-       },
-       [x = floats({5, 2, 8}), y = floats({4, 2, 8})](auto& model) {
-         return Outputs{model->forward(x, y)};
-       });
-  same("prelu", [] { return nn::PReLU(nn::PReLUOptions().num_parameters(4)); },
-       one(floats({2, 4})));
-  same("tied", [] { return Tied(); }, one(ids));
-  same("odd", [] { return Odd(); }, one(floats({2, 6})));
+  same(
+      "lstm", [] { return nn::LSTM(nn::LSTMOptions(4, 5).num_layers(2).bidirectional(true)); },
+      recurrent(floats({6, 2, 4})));
+  same(
+      "gru", [] { return nn::GRU(nn::GRUOptions(4, 5).num_layers(2)); },
+      recurrent(floats({6, 2, 4})));
+  same(
+      "rnn", [] { return nn::RNN(nn::RNNOptions(4, 5)); }, recurrent(floats({6, 2, 4})));
+  same(
+      "lstm cell", [] { return nn::LSTMCell(4, 5); }, recurrent(floats({2, 4})));
+  same(
+      "multi-head attention", [] { return nn::MultiheadAttention(8, 2); },
+      [x = floats({5, 2, 8})](auto& model) {
+        const auto [output, weights] = model->forward(x, x, x);
+        return Outputs{output, weights};
+      });
+  same(
+      "transformer",
+      [] {
+        return nn::Transformer(nn::TransformerOptions(8, 2)
+                                   .num_encoder_layers(2)
+                                   .num_decoder_layers(2)
+                                   .dim_feedforward(16)
+                                   .dropout(0.0));
+      },
+      [x = floats({5, 2, 8}), y = floats({4, 2, 8})](auto& model) {
+        return Outputs{model->forward(x, y)};
+      });
+  same(
+      "prelu", [] { return nn::PReLU(nn::PReLUOptions().num_parameters(4)); }, one(floats({2, 4})));
+  same(
+      "tied", [] { return Tied(); }, one(ids));
+  same(
+      "odd", [] { return Odd(); }, one(floats({2, 6})));
   {
     const at::NoGradGuard no_gradients;
     SameOptions forward = options;
     forward.backward = false;
-    expect_same("odd, without gradients", worlds, [] { return Odd(); }, one(floats({2, 6})),
-                forward);
+    expect_same(
+        "odd, without gradients", worlds, [] { return Odd(); }, one(floats({2, 6})), forward);
   }
 }
 

@@ -34,7 +34,8 @@ Run run(Model& model, const Call& call, bool backward) {
     if (output.requires_grad()) sum = sum.defined() ? sum + output.sum() : output.sum();
   }
   sum.backward();
-  for (const auto& item : model->named_parameters()) result.gradients.push_back(item.value().grad());
+  for (const auto& item : model->named_parameters())
+    result.gradients.push_back(item.value().grad());
   return result;
 }
 

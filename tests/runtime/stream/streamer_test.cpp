@@ -42,9 +42,7 @@ class StreamerTest : public testing::Test {
   }
 
   static Bytes size_of(int i) { return kSize + static_cast<Bytes>(i % 3) * 8; }
-  static Bytes room(int weights) {
-    return weights * Streamer::slot_size(kSize + 16, kReadSlack);
-  }
+  static Bytes room(int weights) { return weights * Streamer::slot_size(kSize + 16, kReadSlack); }
 
   // Whether a leased weight holds what it should.
   static bool right(const std::byte* data, int weight) {
@@ -108,7 +106,9 @@ TEST_F(StreamerTest, SaysWhichWeightDoesNotFitTheBudget) {
   ledger = Ledger("RAM", room(1));
   const auto streamer = make(3, room(1));
   test::expect_error(ErrorKind::kResource, AllOf(HasSubstr("RAM"), HasSubstr("slots have no room")),
-                     [&] { use(*streamer, {0, 1}); });
+                     [&] {
+                       use(*streamer, {0, 1});
+                     });
   use(*streamer, {2});
   use(*streamer, {0});
 }
@@ -176,7 +176,8 @@ TEST_F(StreamerTest, SurvivesFaultsUnderManyThreads) {
         std::vector<std::byte*> data;
         for (int i = 0; i < 2500; ++i) {
           std::vector<int> weights = {static_cast<int>(random() % 4 == 0 ? random() % 16 : i % 16)};
-          if (random() % 3 == 0) weights.push_back((weights[0] + 1 + static_cast<int>(random() % 3)) % 16);
+          if (random() % 3 == 0)
+            weights.push_back((weights[0] + 1 + static_cast<int>(random() % 3)) % 16);
           try {
             streamer->lease(weights, data);
           } catch (const Error&) {
