@@ -1,5 +1,7 @@
 #include "core/formats/sharded_writer.h"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "core/formats/checkpoint.h"
@@ -83,7 +85,9 @@ TEST(SafetensorsPrefix, EndsAtADiskBlock) {
     const std::string prefix =
         safetensors_prefix({bytes_tensor(std::string(length, 'n'), 1)}, {{"k", "v"}});
     EXPECT_EQ(prefix.size() % 512, 0U);
-    EXPECT_EQ(static_cast<std::size_t>(prefix[0]), prefix.size() - 8);
+    std::uint64_t size = 0;
+    std::memcpy(&size, prefix.data(), sizeof size);
+    EXPECT_EQ(size, prefix.size() - 8);
   }
 }
 
