@@ -24,9 +24,10 @@ function(haul_library folder)
   set_property(GLOBAL APPEND PROPERTY HAUL_LIBRARIES ${target})
 endfunction()
 
+# SANITIZED are arguments for the run under the sanitizers, which take ten times as long.
 # With GPU the tests need one: they are built with the CUDA part and run by `make test-gpu` alone.
 function(haul_test folder)
-  cmake_parse_arguments(arg "GPU" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "GPU" "SANITIZED" "SOURCES;LINK" ${ARGN})
   if(NOT HAUL_TESTS OR (arg_GPU AND NOT HAUL_CUDA))
     return()
   endif()
@@ -45,7 +46,7 @@ function(haul_test folder)
   if(HAUL_SANITIZE)
     # The search for leaks takes seconds at each exit: all tests of a folder in one process, and
     # none for the many commands that the command's tests start.
-    add_test(NAME ${target} COMMAND ${target} --gtest_brief=1)
+    add_test(NAME ${target} COMMAND ${target} --gtest_brief=1 ${arg_SANITIZED})
     set_tests_properties(${target} PROPERTIES TIMEOUT 900)
     if(folder STREQUAL cli)
       set_tests_properties(${target} PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
