@@ -40,7 +40,8 @@ std::vector<Block> divide(std::span<const std::string_view> texts) {
 // a joined one took serves another.
 class Joiner {
  public:
-  explicit Joiner(std::vector<Block>& blocks) : blocks_(blocks), is_done_(blocks.size()) {
+  Joiner(std::vector<Block>& blocks, unsigned threads)
+      : blocks_(blocks), threads_(threads), is_done_(blocks.size()) {
     for (const Block& block : blocks) bytes_left_ += block.bytes;
     if (!blocks.empty()) batch_.ends.reserve(blocks.back().end);
   }
@@ -91,11 +92,21 @@ class Joiner {
     const auto expected =
         static_cast<std::size_t>(1.25 * share * static_cast<double>(block.ids.size()));
     batch_.ids.reserve(batch_.ids.size() + std::max(expected, block.ids.size()));
-    tokenizers::prefer_huge_pages(batch_.ids.data() + batch_.ids.size(),
-                                  (batch_.ids.capacity() - batch_.ids.size()) * sizeof(TokenId));
+    auto* const memory = reinterpret_cast<char*>(batch_.ids.data() + batch_.ids.size());
+    const std::size_t bytes = (batch_.ids.capacity() - batch_.ids.size()) * sizeof(TokenId);
+    tokenizers::prefer_huge_pages(memory, bytes);
+    // One thread joins, and fresh pages would be most of its work: others bring them.
+    const std::size_t helpers = std::min<std::size_t>(threads_ / 2, bytes / kPagesToBring);
+    for (std::size_t i = 0; i < helpers; ++i) {
+      const std::size_t begin = bytes / helpers * i;
+      bringing_.emplace_back([=] { tokenizers::bring_pages(memory + begin, bytes / helpers); });
+    }
   }
 
+  static constexpr std::size_t kPagesToBring = std::size_t{8} << 20;  // worth a thread
+
   std::vector<Block>& blocks_;
+  unsigned threads_;
   std::size_t bytes_left_ = 0;  // of the texts that are not joined
   std::vector<bool> is_done_;
   std::size_t joined_ = 0;  // blocks, of which the last may be in work
@@ -103,6 +114,7 @@ class Joiner {
   EncodedBatch batch_;  // of the thread that joins
   std::mutex mutex_;
   std::vector<std::vector<TokenId>> spare_;
+  std::vector<std::jthread> bringing_;
 };
 
 // Runs work(index) for all blocks over the threads, and rethrows the first failure.
@@ -156,7 +168,7 @@ EncodedBatch Tokenizer::encode_batch(std::span<const std::string_view> texts,
                                      const EncodeOptions& options, unsigned threads) const {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<Block> blocks = divide(texts);
-  Joiner joiner(blocks);
+  Joiner joiner(blocks, threads);
   for_each_block(blocks.size(), threads, [&](std::size_t index) {
     const State::Lease scratch(*state_);
     Block& block = blocks[index];

@@ -7,6 +7,7 @@
 namespace haul::tokenizers {
 namespace {
 
+constexpr std::size_t kPage = std::size_t{64} << 10;  // the largest that systems use
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
@@ -15,6 +16,12 @@ void prefer_huge_pages(void* memory, std::size_t bytes) {
   std::size_t space = bytes;
   if (std::align(kHugePage, kHugePage, memory, space) == nullptr) return;
   madvise(memory, space / kHugePage * kHugePage, MADV_HUGEPAGE);  // a refusal changes nothing
+}
+
+void bring_pages(void* memory, std::size_t bytes) {
+  std::size_t space = bytes;
+  if (std::align(kPage, kPage, memory, space) == nullptr) return;
+  madvise(memory, space / kPage * kPage, MADV_POPULATE_WRITE);  // nor does one here
 }
 
 ZeroPages::ZeroPages(std::size_t bytes) {

@@ -11,6 +11,9 @@ namespace haul::tokenizers {
 // For memory that was not touched yet; what it holds stays the same.
 void prefer_huge_pages(void* memory, std::size_t bytes);
 
+// Brings the memory in before it is needed; may be called while others write to it.
+void bring_pages(void* memory, std::size_t bytes);
+
 // Zeros that take no memory until they are touched.
 class ZeroPages {
  public:

@@ -9,11 +9,13 @@
 
 namespace haul::test {
 
-// A folder that lives as long as the object.
+// A folder that lives as long as the object. The usual place for such may lie in memory; a test
+// that is about a disk names another.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "haul-test-XXXXXX").string();
+  explicit TemporaryFolder(
+      const std::filesystem::path& base = std::filesystem::temp_directory_path()) {
+    std::string pattern = (base / "haul-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
     path_ = pattern;
   }

@@ -34,7 +34,7 @@ class DiskReaderFaults : public testing::TestWithParam<DiskReader::Way> {
     options_.chunk = 64 * kKiB;
   }
 
-  test::TemporaryFolder folder_;
+  test::TemporaryFolder folder_{std::filesystem::current_path()};
   std::string bytes_;
   std::filesystem::path path_;
   DiskReader::Options options_;

@@ -59,7 +59,7 @@ class DiskReaderWays : public testing::TestWithParam<Setup> {
     return path;
   }
 
-  test::TemporaryFolder folder_;
+  test::TemporaryFolder folder_{std::filesystem::current_path()};
 };
 
 TEST_P(DiskReaderWays, ReadsEveryOffsetAndSize) {
@@ -221,7 +221,7 @@ TEST(DiskReader, ReadsFromAFileSystemWithoutDirectReads) {
 }
 
 TEST(DiskReader, CountsWhereTheBytesCameFrom) {
-  const test::TemporaryFolder folder;
+  const test::TemporaryFolder folder(std::filesystem::current_path());
   const std::string bytes = random_bytes(5'000'000);
   const fs::path path = folder.write("weights", bytes);
   DiskReader::Options options;
@@ -242,7 +242,7 @@ TEST(DiskReader, CountsWhereTheBytesCameFrom) {
 }
 
 TEST(DiskReader, LeavesAColdFileOutOfThePageCache) {
-  const test::TemporaryFolder folder;
+  const test::TemporaryFolder folder(std::filesystem::current_path());
   const fs::path path = folder.write("weights", random_bytes(8'000'000));
   DiskReader reader;
   const int number = reader.open(path);
@@ -255,7 +255,7 @@ TEST(DiskReader, LeavesAColdFileOutOfThePageCache) {
 }
 
 TEST(DiskReader, TakesFromThePageCacheWhatIsThereOfAFile) {
-  const test::TemporaryFolder folder;
+  const test::TemporaryFolder folder(std::filesystem::current_path());
   const std::string bytes = random_bytes(4 * kMiB);
   const fs::path path = folder.write("weights", bytes);
   DiskReader::Options options;
@@ -277,7 +277,7 @@ TEST(DiskReader, TakesFromThePageCacheWhatIsThereOfAFile) {
 }
 
 TEST(DiskReader, GivesOnePathOneNumber) {
-  const test::TemporaryFolder folder;
+  const test::TemporaryFolder folder(std::filesystem::current_path());
   const fs::path a = folder.write("a", "a");
   const fs::path b = folder.write("b", "b");
   DiskReader reader;
@@ -287,7 +287,7 @@ TEST(DiskReader, GivesOnePathOneNumber) {
 }
 
 TEST(DiskReader, RefusesWhatIsNoFile) {
-  const test::TemporaryFolder folder;
+  const test::TemporaryFolder folder(std::filesystem::current_path());
   DiskReader reader;
   expect_error(ErrorKind::kNotFound, HasSubstr("absent"),
                [&] { reader.open(folder.path() / "absent"); });

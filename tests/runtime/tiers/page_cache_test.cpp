@@ -32,7 +32,7 @@ class PageCacheTest : public testing::TestWithParam<PageCacheProbe::Way> {
     ASSERT_EQ(::pread(file_, bytes.data(), kSize, 0), static_cast<ssize_t>(kSize));
   }
 
-  test::TemporaryFolder folder_;
+  test::TemporaryFolder folder_{std::filesystem::current_path()};
   int file_ = -1;
 };
 
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, PageCacheTest,
                          testing::Values(PageCacheProbe::Way::kAsk, PageCacheProbe::Way::kSample));
 
 TEST(PageCacheProbe, SeesAHoleInTheMiddle) {
-  const test::TemporaryFolder folder;
+  const test::TemporaryFolder folder(std::filesystem::current_path());
   const int file = ::open(folder.write("f", test::random_bytes(kSize)).c_str(), O_RDONLY);
   ::fsync(file);
   ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
