@@ -31,8 +31,10 @@ from accelerate import init_empty_weights, load_checkpoint_and_dispatch
 with init_empty_weights():
     model = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
 offload = os.path.join(folder, "peer")
+# A map with nothing but "disk" makes it fail: its first layer stays in RAM.
+device_map = {str(i): "disk" if i else "cpu" for i in range(layers)}
 begin = time.perf_counter()
-model = load_checkpoint_and_dispatch(model, os.path.join(folder, "model.safetensors"), device_map={"": "disk"}, offload_folder=offload)
+model = load_checkpoint_and_dispatch(model, os.path.join(folder, "model.safetensors"), device_map=device_map, offload_folder=offload)
 load = time.perf_counter() - begin
 def drop():
     for root, _, names in os.walk(offload):
@@ -86,7 +88,7 @@ def warm(folder):
 def measure(group, command, size):
     timed = group.run(["/usr/bin/time", "-f", "%M", *map(str, command)])
     if timed.returncode != 0:
-        return None, f"ended with {timed.returncode}: {timed.stderr.strip().splitlines()[-1:]}"
+        return None, f"ended with {timed.returncode}: {timed.stderr.strip().splitlines()[-2:]}"
     result = json.loads(timed.stdout.strip().splitlines()[-1])
     peak = int(timed.stderr.split()[-1]) * 1024
     return size / result["pass_seconds"] / 1e9, f"load {result['load_seconds']:.1f} s, peak {peak / 1e6:.0f} MB"
@@ -114,7 +116,8 @@ def main():
                     ("Accelerate", [sys.executable, "-c", PEER, folder, layers, WIDTH, PASSES, state])):
                 if state == "warm":
                     warm(folder)  # outside of the group, so that it is not the group's memory
-                rates[name], remark = measure(group, command, size)
+                part = size if name == "haul" else size * (layers - 1) // layers
+                rates[name], remark = measure(group, command, part)
                 rate = "failed" if rates[name] is None else f"{rates[name]:.2f} GB/s"
                 print(f"{state}  {name:<11} {rate:>10}  {remark}", flush=True)
             print(f"{state}  O_DIRECT    {limit:5.2f} GB/s", flush=True)
