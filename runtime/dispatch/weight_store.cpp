@@ -47,6 +47,11 @@ void set_data(Weight& weight, std::byte* data) {
 
 }  // namespace
 
+DiskReader::Options& disk_options() {
+  static DiskReader::Options options;
+  return options;
+}
+
 std::string tier_name(c10::Device device) {
   return device.is_cpu() ? "RAM" : fmt::format("GPU {}", static_cast<int>(device.index()));
 }

@@ -42,6 +42,9 @@ struct Weight {
 // The weight behind a tensor; null for any other tensor. The tensor keeps it alive.
 Weight* find_weight(const at::Tensor& tensor);
 
+// For tests: how the readers of stores that are made from now on behave.
+DiskReader::Options& disk_options();
+
 class WeightStore : public std::enable_shared_from_this<WeightStore> {
  public:
   WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets);
@@ -81,7 +84,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   DeviceMap map_;
   c10::Device main_device_;
   MaxMemory budgets_;
-  std::shared_ptr<DiskReader> disk_ = std::make_shared<DiskReader>();
+  std::shared_ptr<DiskReader> disk_ = std::make_shared<DiskReader>(disk_options());
   std::map<std::string, Ledger> ledgers_;
   std::map<std::string, Bytes> planned_;
   std::vector<std::unique_ptr<Slab>> slabs_;
