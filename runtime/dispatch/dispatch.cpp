@@ -56,11 +56,16 @@ class MemorySource final : public UnitSource {
   bool stay_;
 };
 
+// What was in its place already may still belong to an earlier one: what is away tells the present.
 WeightStore* store_of(const ModelTensors& model) {
+  WeightStore* store = nullptr;
   for (const ModelTensor& item : model.all) {
-    if (const Weight* weight = find_weight(item.tensor)) return weight->store.get();
+    const Weight* const weight = find_weight(item.tensor);
+    if (weight == nullptr) continue;
+    if (weight->streamer != nullptr) return weight->store.get();
+    if (store == nullptr) store = weight->store.get();
   }
-  return nullptr;
+  return store;
 }
 
 }  // namespace

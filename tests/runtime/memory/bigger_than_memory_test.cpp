@@ -74,7 +74,7 @@ TEST(BiggerThanMemory, AModelOfFourTimesTheAllowedRamRunsInIt) {
   constexpr Bytes kStacks = 8 * 8 * kMiB;
   const rlimit limit = {status("VmData") + kAllowed + kStacks, RLIM_INFINITY};
   ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
-  EXPECT_THROW(torch::empty({static_cast<std::int64_t>(kModel / 2)}, torch::kByte), c10::Error)
+  EXPECT_THROW(torch::empty({static_cast<std::int64_t>(kModel)}, torch::kByte), c10::Error)
       << "the limit holds";
 
   const Bytes before = status("VmRSS") - status("RssFile");
