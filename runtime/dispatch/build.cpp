@@ -222,7 +222,11 @@ class Builder {
       if (data_[i] == nullptr) continue;
       if (read_directly(i)) {
         outcome.begin();
-        start_read(i, &progress, &outcome);
+        try {
+          start_read(i, &progress, &outcome);
+        } catch (...) {  // reads under way still end here
+          outcome.end(named(i, std::current_exception()));
+        }
       } else {
         copied.push_back(i);
       }

@@ -1,10 +1,11 @@
 #include "haul/torch/dispatch.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -76,11 +77,6 @@ void place_model(const ModelRef& model, const Placement& placement,
   const runtime::ModelTensors tensors = runtime::read_model(model);
   std::vector<c10::ScalarType> types;
   for (const runtime::ModelTensor& item : tensors.all) {
-    if (runtime::is_marked(item.tensor)) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("'{}': the model is dispatched already", item.name),
-                  "call haul::undispatch first");
-    }
     types.push_back(item.tensor.scalar_type());
   }
   const runtime::PlacedModel placed =
@@ -107,14 +103,26 @@ void disk_offload(const ModelRef& model, const std::filesystem::path& folder,
 
 void undispatch(const ModelRef& model, c10::Device device) {
   const at::NoGradGuard no_gradients;
+  // By the memory that they had: tensors that shared it share the new one. Held, so that no address
+  // is used again meanwhile.
+  std::map<const c10::StorageImpl*, std::pair<c10::Storage, c10::Storage>> moved;
   for (const runtime::ModelTensor& item : runtime::read_model(model).all) {
-    if (runtime::find_weight(item.tensor) == nullptr) continue;
-    const c10::InferenceMode same_kind(item.tensor.is_inference());
-    // Tensors that share memory are the same object, or become the same again one by one.
-    const at::Tensor plain = at::empty_strided(item.tensor.sizes(), item.tensor.strides(),
-                                               item.tensor.options().device(device))
-                                 .copy_(item.tensor);
-    item.tensor.unsafeGetTensorImpl()->shallow_copy_from(plain.getIntrusivePtr());
+    const at::Tensor& tensor = item.tensor;
+    if (runtime::find_weight(tensor) == nullptr) continue;
+    const c10::InferenceMode same_kind(tensor.is_inference());
+    const c10::Storage old = tensor.storage();
+    auto [entry, is_new] = moved.try_emplace(old.unsafeGetStorageImpl());
+    if (is_new) {
+      const at::Tensor bytes =
+          runtime::tensor_on(old, c10::kByte, {static_cast<std::int64_t>(old.nbytes())}, {1}, 0,
+                             runtime::is_marked(tensor));
+      entry->second = {
+          old, at::empty_like(bytes, bytes.options().device(device)).copy_(bytes).storage()};
+    }
+    const at::Tensor plain =
+        runtime::tensor_on(entry->second.second, tensor.scalar_type(), tensor.sizes(),
+                           tensor.strides(), tensor.storage_offset(), false);
+    tensor.unsafeGetTensorImpl()->shallow_copy_from(plain.getIntrusivePtr());
   }
 }
 

@@ -16,7 +16,6 @@
 #include "haul/error.h"
 #include "haul/torch/dispatch.h"
 #include "runtime/dispatch/build.h"
-#include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
 
@@ -197,14 +196,6 @@ class CheckpointSource final : public UnitSource {
   std::map<Dtype, core::TransformersTensors> views_;
 };
 
-void refuse_dispatched(const ModelTensors& model) {
-  for (const ModelTensor& item : model.all) {
-    if (!is_marked(item.tensor)) continue;
-    throw Error(ErrorKind::kUsage, fmt::format("'{}': the model is dispatched already", item.name),
-                "call haul::undispatch first");
-  }
-}
-
 }  // namespace
 }  // namespace runtime
 
@@ -212,7 +203,6 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
                                     const Placement& placement, const LoadOptions& options) {
   using namespace runtime;  // NOLINT: everything below is its own
   const ModelTensors tensors = read_model(model);
-  refuse_dispatched(tensors);
   const core::Checkpoint opened = core::Checkpoint::open(checkpoint);
   for (const std::string& note : opened.notes()) say(options, note);
   const core::TransformersTensors stored(opened, std::nullopt);

@@ -11,6 +11,7 @@
 #include "core/base/machine.h"
 #include "haul/error.h"
 #include "haul/profile.h"
+#include "runtime/dispatch/interception.h"
 #include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/gpu.h"
 
@@ -183,6 +184,11 @@ MemoryKey key_of(const at::Tensor& tensor, Memory memory) {
 
 PlacedModel place_units(const ModelTensors& model, const std::vector<c10::ScalarType>& types,
                         Memory memory, const Placement& placement, const DispatchOptions& options) {
+  for (const ModelTensor& item : model.all) {
+    if (!is_marked(item.tensor)) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("'{}': the model is dispatched already", item.name),
+                "call haul::undispatch first");
+  }
   Description description = model.description;
   std::size_t next = 0;
   set_types(&description.root, types, &next);

@@ -52,8 +52,9 @@ enum class Memory {
   kFresh,  // values will be loaded: only tensors that are the same share it
 };
 
-// `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a map
-// that does not cover the model and Error(kResource), with what would help, where it does not fit.
+// `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a
+// model that is dispatched already and for a map that does not cover it and Error(kResource), with
+// what would help, where it does not fit.
 PlacedModel place_units(const ModelTensors& model, const std::vector<c10::ScalarType>& types,
                         Memory memory, const Placement& placement, const DispatchOptions& options);
 

@@ -7,6 +7,7 @@
 #include "core/formats/sharded_writer.h"
 #include "haul/error.h"
 #include "haul/torch/dispatch.h"
+#include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/model_tensors.h"
 
 namespace haul {

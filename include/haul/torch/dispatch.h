@@ -107,7 +107,7 @@ void place_model(const ModelRef& model, const Placement& placement,
 
 // A dispatched model to call: inputs are brought to where the model computes, outputs back to where
 // the first input was. (A direct call of forward computes the same and leaves outputs where they
-// are.) Holds a reference.
+// are.) Holds the model as it was given.
 template <typename Model>
 class Dispatched {
  public:

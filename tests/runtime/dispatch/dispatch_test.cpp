@@ -331,6 +331,28 @@ TEST(Dispatch, FitsIntoAnyBudgetThatThePlanAccepts) {
   }
 }
 
+TEST_F(SmallModel, IsNotDispatchedTwiceAndSharesItsMemoryAgainAfterwards) {
+  struct ViewsImpl : nn::Module {
+    ViewsImpl() {
+      const at::Tensor memory = torch::arange(12, torch::kFloat);
+      left = register_parameter("left", memory.narrow(0, 0, 8).view({2, 4}));
+      right = register_parameter("right", memory.narrow(0, 4, 8).view({4, 2}));
+    }
+    at::Tensor left, right;
+  };
+  ViewsImpl views;
+  const test::TemporaryFolder folder;
+  disk_offload(views, folder.path());
+  expect_error(ErrorKind::kUsage, AllOf(HasSubstr("left"), HasSubstr("dispatched already")),
+               [&] { disk_offload(views, folder.path()); });
+  undispatch(views);
+  const at::NoGradGuard no_gradients;
+  EXPECT_TRUE(views.left.flatten().equal(torch::arange(8, torch::kFloat)));
+  views.right.zero_();
+  EXPECT_EQ(views.left[1].abs().sum().item<float>(), 0) << "the halves overlap as before";
+  EXPECT_EQ(views.left[0].sum().item<float>(), 6);
+}
+
 TEST_F(SmallModel, NeedsAFolderForWhatNoFileHolds) {
   expect_error(ErrorKind::kUsage, HasSubstr("linear1.weight"), [&] {
     place_model(model, DeviceMap{{"", kDiskDevice}});
