@@ -239,7 +239,7 @@ class Builder {
   void start_read(std::size_t i, core::Progress* progress, Outcome* outcome) {
     const UnitSource::FileRange range = *source_.file_of(i);
     const int file = store_->disk().open(range.file);
-    const auto done = [this, i, progress, outcome](std::exception_ptr error) {
+    const auto done = [this, i, progress, outcome](const std::exception_ptr& error) {
       if (!error) progress->advance(unit(i).size);
       outcome->end(named(i, error));
     };
