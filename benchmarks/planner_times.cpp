@@ -37,8 +37,10 @@ int main(int argc, char** argv) {
   if (std::string(argv[1]) == "tree") {
     description = haul::read_tree(haul::core::read_file(argv[2], haul::kGiB), argv[2]);
     request.options.no_split = description.no_split;
-    std::printf("%.6f\n", least_seconds(5, [&] {
-                  haul::infer_auto_device_map(description, request.memory, request.options);
+    std::printf("%.6f\n", least_seconds(20, [&] {
+                  const haul::BalancedMemory balanced =
+                      haul::get_balanced_memory(description, request.memory, request.options, {});
+                  haul::infer_auto_device_map(description, balanced.memory, request.options);
                 }));
   } else {
     const haul::core::DescribeOptions stored{false, haul::core::WeightDtype::kStored};
@@ -47,6 +49,6 @@ int main(int argc, char** argv) {
     request.context = 4096;
   }
   std::printf("%.6f\n",
-              least_seconds(5, [&] { haul::make_plan(description, request, haul::Profile{}); }));
+              least_seconds(20, [&] { haul::make_plan(description, request, haul::Profile{}); }));
   return 0;
 }

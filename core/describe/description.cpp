@@ -29,12 +29,6 @@ void collect_buffers(const ModuleSpec& module, const std::string& path,
 
 }  // namespace
 
-std::uint64_t element_count(const Shape& shape) {
-  std::uint64_t count = 1;
-  for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
-  return count;
-}
-
 Bytes byte_count(Dtype dtype, const Shape& shape) {
   return (element_count(shape) * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
 }

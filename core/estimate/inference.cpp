@@ -64,7 +64,7 @@ Bytes weight_bytes(const Description& description, Dtype dtype) {
     if (node.shape == nullptr || node.bits == 0) continue;
     const bool converted = is_float(node.dtype) && bits(node.dtype) >= 16;
     const Count each = bits(converted ? dtype : node.dtype);
-    sum += whole_bytes((each * element_count(*node.shape)).value());
+    sum += whole_bytes((each * node.elements).value());
   }
   return sum.value();
 }

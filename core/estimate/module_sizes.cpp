@@ -77,13 +77,12 @@ class ModuleSizesBuilder {
   void add_module(const ModuleSpec& module, ModuleSizes::Index parent) {
     const auto self = next_index();
     result_.nodes_.push_back(
-        {&module.name, &module, nullptr, 0, parent, self, ModuleSizes::Kind::kModule, {}});
+        {&module.name, &module, nullptr, 0, 0, parent, self, ModuleSizes::Kind::kModule, {}});
     for (const ParameterSpec& p : module.parameters) {
-      const Bits bits = options_.buffers_only ? 0 : tensor_bits(p.name, p.dtype, p.shape);
-      add_tensor(p, bits, self, ModuleSizes::Kind::kParameter);
+      add_tensor(p, !options_.buffers_only, self, ModuleSizes::Kind::kParameter);
     }
     for (const BufferSpec& b : module.buffers) {
-      add_tensor(b, tensor_bits(b.name, b.dtype, b.shape), self, ModuleSizes::Kind::kBuffer);
+      add_tensor(b, true, self, ModuleSizes::Kind::kBuffer);
     }
     for (const ModuleSpec& child : module.children) {
       const std::size_t length = path_.size();
@@ -95,16 +94,19 @@ class ModuleSizesBuilder {
   }
 
   template <typename Spec>
-  void add_tensor(const Spec& spec, Bits bits, ModuleSizes::Index parent, ModuleSizes::Kind kind) {
-    result_.nodes_.push_back(
-        {&spec.name, nullptr, &spec.shape, bits, parent, next_index() + 1, kind, spec.dtype});
+  void add_tensor(const Spec& spec, bool counted, ModuleSizes::Index parent,
+                  ModuleSizes::Kind kind) {
+    const std::uint64_t elements = element_count(spec.shape);
+    const Bits bits = counted ? tensor_bits(spec.name, spec.dtype, elements) : 0;
+    result_.nodes_.push_back({&spec.name, nullptr, &spec.shape, elements, bits, parent,
+                              next_index() + 1, kind, spec.dtype});
   }
 
   ModuleSizes::Index next_index() const {
     return static_cast<ModuleSizes::Index>(result_.nodes_.size());
   }
 
-  Bits tensor_bits(const std::string& segment, Dtype dtype, const Shape& shape) {
+  Bits tensor_bits(const std::string& segment, Dtype dtype, std::uint64_t elements) {
     int each = counted_bits(dtype);
     if (options_.dtype_bits && is_converted(dtype)) each = std::min(each, *options_.dtype_bits);
     if (needs_names_) {
@@ -114,9 +116,8 @@ class ModuleSizesBuilder {
       const auto special = options_.special_bits.find(name);
       if (special != options_.special_bits.end()) each = special->second;
     }
-    const std::uint64_t count = element_count(shape);
-    if (count >= kMaxBits / 64) refuse(&segment);
-    return count * static_cast<Bits>(each);
+    if (elements >= kMaxBits / 64) refuse(&segment);
+    return elements * static_cast<Bits>(each);
   }
 
   [[noreturn]] static void refuse(const std::string* segment) {

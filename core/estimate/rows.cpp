@@ -82,7 +82,7 @@ TrueRow true_row(const Description& description, RowDtype dtype) {
   Count unshrunk = 0;
   for (const ModuleSizes::Node& node : sizes.nodes()) {
     if (node.shape == nullptr || node.bits == 0) continue;
-    const Count elements = element_count(*node.shape);
+    const Count elements = node.elements;
     const core::OwnedParameter owned{*sizes[node.parent].module, *node.segment, *node.shape, true};
     if (quantised && core::is_inner_linear_weight(owned, head)) {
       total += quantised_bytes(owned, dtype);

@@ -287,13 +287,15 @@ void offer_resident(const World& world, Best* best) {
   for (const Unit& unit : world.units) left += unit.weights + unit.extra;
   for (const std::uint8_t e : gpus) left -= world.executors[e].capacity - world.executors[e].fixed;
   if (left > 0) return;
-  const UnitOrder units = first_uses(world);
+  UnitOrder room;
+  const UnitOrder& units = first_uses(world, &room);
   best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
 }
 
 void offer_fast(const World& world, Best* best) {
   if (world.executors.empty() || world.units.empty()) return;
-  const UnitOrder units = first_uses(world);
+  UnitOrder room;
+  const UnitOrder& units = first_uses(world, &room);
   const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
   const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {

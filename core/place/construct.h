@@ -30,8 +30,9 @@ std::vector<Size> piece_limits(const World& world);
 std::vector<Choices> all_on_disk(const World& world);
 
 using UnitOrder = std::vector<std::uint32_t>;
-// Each unit once, where it is first used.
-UnitOrder first_uses(const World& world);
+// Each unit once, where it is first used: the world's order where no unit comes again, else what is
+// written into `room`.
+const UnitOrder& first_uses(const World& world, UnitOrder* room);
 // The GPUs, or where there is none the CPU.
 std::vector<std::uint8_t> by_index(const World& world);
 

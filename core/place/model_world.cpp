@@ -81,8 +81,9 @@ class Builder {
   }
 
   void add(Index node, Size bytes, bool is_block) {
+    const Contents contents = contents_of(node);
     // A module without tensors goes with its neighbour.
-    if (!has_tensors(node)) {
+    if (!contents.has_tensors) {
       if (keys.size() == 0) {
         empty_.push_back(node);
       } else {
@@ -96,7 +97,7 @@ class Builder {
     empty_.clear();
     Unit unit;
     unit.weights = unit.touched = bytes;
-    unit.piece = largest_piece(node);
+    unit.piece = contents.piece;
     const ModuleSpec* module = sizes_[node].module;
     if (module != nullptr && is_lookup(*module)) {
       const double row =
@@ -104,7 +105,7 @@ class Builder {
       const double rows = row * static_cast<double>(workload_.tokens);
       if (rows < static_cast<double>(bytes)) unit.touched = static_cast<Size>(rows);
     } else {
-      unit.operations = 2.0 * elements(node) * static_cast<double>(workload_.tokens);
+      unit.operations = 2.0 * contents.elements * static_cast<double>(workload_.tokens);
     }
     units.push_back(unit);
     if (is_block) blocks_.push_back(units.size() - 1);
@@ -118,35 +119,30 @@ class Builder {
     return false;
   }
 
-  bool has_tensors(Index node) const {
-    for (Index i = node; i < sizes_[node].end; ++i) {
-      if (sizes_[i].module == nullptr) return true;
-    }
-    return false;
-  }
+  struct Contents {
+    bool has_tensors = false;
+    Size piece = 0;       // the largest of tensors that one module owns
+    double elements = 0;  // of parameters
+  };
 
-  Size largest_piece(Index node) const {
-    if (sizes_[node].module == nullptr) return to_size(whole_bytes(sizes_[node].bits));
-    Size largest = 0;
+  // A module's tensors follow it.
+  Contents contents_of(Index node) const {
+    Contents result;
+    Bits own = 0;
     for (Index i = node; i < sizes_[node].end; ++i) {
-      if (sizes_[i].module == nullptr) continue;
-      Bits own = 0;
-      for (Index t = ModuleSizes::first_child(i); t < sizes_[i].end && !sizes_[t].module; ++t) {
-        own += sizes_[t].bits;
+      const ModuleSizes::Node& item = sizes_[i];
+      if (item.module != nullptr) {
+        own = 0;
+        continue;
       }
-      largest = std::max(largest, to_size(whole_bytes(own)));
-    }
-    return largest;
-  }
-
-  double elements(Index node) const {
-    double sum = 0;
-    for (Index i = node; i < sizes_[node].end; ++i) {
-      if (sizes_[i].kind == ModuleSizes::Kind::kParameter) {
-        sum += static_cast<double>(element_count(*sizes_[i].shape));
+      result.has_tensors = true;
+      own += item.bits;
+      result.piece = std::max(result.piece, to_size(whole_bytes(own)));
+      if (item.kind == ModuleSizes::Kind::kParameter) {
+        result.elements += static_cast<double>(item.elements);
       }
     }
-    return sum;
+    return result;
   }
 
   const ModuleSizes& sizes_;

@@ -5,15 +5,15 @@
 
 namespace haul::core {
 
-UnitOrder first_uses(const World& world) {
+const UnitOrder& first_uses(const World& world, UnitOrder* room) {
   if (world.order.size() == world.units.size()) return world.order;
-  UnitOrder result;
+  room->clear();
   std::vector<bool> seen(world.units.size());
   for (const std::uint32_t u : world.order) {
-    if (!seen[u]) result.push_back(u);
+    if (!seen[u]) room->push_back(u);
     seen[u] = true;
   }
-  return result;
+  return *room;
 }
 
 std::vector<std::uint8_t> by_index(const World& world) {
@@ -88,7 +88,8 @@ std::optional<Choices> smallest_limit(Size low, Size high, Fill fill, Size* limi
 
 std::optional<Choices> balanced_choices(const World& world, bool low_first) {
   if (!world.has_gpu()) return std::nullopt;
-  const UnitOrder units = first_uses(world);
+  UnitOrder room;
+  const UnitOrder& units = first_uses(world, &room);
   const std::vector<std::uint8_t> gpus = by_index(world);
   Size total = 0;
   for (const Unit& unit : world.units) total += unit.weights;
@@ -124,12 +125,15 @@ Choices sequential_choices(const World& world, int slots, std::uint8_t target, S
   const bool on_cpu = world.executors[target].link == 0;
   free[target] -= slots * piece;
   Size ram = world.ram - (on_cpu ? slots * piece + world.executors[target].fixed : 0);
-  UnitOrder units = first_uses(world);
+  UnitOrder room;
+  const UnitOrder* units = &first_uses(world, &room);
   if (limit < kNoLimit) {
-    std::stable_partition(units.begin(), units.end(),
+    if (units != &room) room = *units;
+    std::stable_partition(room.begin(), room.end(),
                           [&](std::uint32_t u) { return world.units[u].piece > limit; });
+    units = &room;
   }
-  for (const std::uint32_t u : units) {
+  for (const std::uint32_t u : *units) {
     const Unit& unit = world.units[u];
     const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
       return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];

@@ -295,7 +295,7 @@ class PeerPlanner {
     for (const auto& [relative, element_bits] : options_.sizes.special_bits) {
       const auto buffer = buffers.find(sizes_.name(node) + "." + relative);
       if (!buffer || buffers[*buffer].kind != ModuleSizes::Kind::kBuffer) continue;
-      const std::uint64_t count = element_count(*buffers[*buffer].shape);
+      const std::uint64_t count = buffers[*buffer].elements;
       bits += signed_bits(count * static_cast<std::uint64_t>(element_bits)) -
               signed_bits(buffers[*buffer].bits);
     }

@@ -77,11 +77,12 @@ std::optional<Placement> place(const World& world, MapMode mode,
     searched = true;
   }
   if (!best) return std::nullopt;
-  if (mode != MapMode::kSequential) gather_runs(world, &*best);
+  const UnitKinds kinds = kinds_of(world);
+  if (mode != MapMode::kSequential) gather_runs(world, kinds, &*best);
   Placement result{std::move(*best), {}, searched, bound};
   result.timing = predict(world, result.choices);
   if (mode != MapMode::kSequential) {
-    spread_evenly(world, result.timing.slots, &result.choices);
+    spread_evenly(world, kinds, result.timing.slots, &result.choices);
   }
   if (mode == MapMode::kAuto && meets(result.timing.seconds, bound)) result.proven = true;
   return result;

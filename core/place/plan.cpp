@@ -92,7 +92,8 @@ std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes
     core::Size weights = 0;
   };
   std::vector<Run> runs;
-  for (const std::uint32_t u : first_uses(world)) {
+  core::UnitOrder room;
+  for (const std::uint32_t u : first_uses(world, &room)) {
     if (runs.empty() || !(choices[u] == choices[runs.back().last])) runs.push_back({u, u, 0, 0});
     Run& run = runs.back();
     run.last = u;

@@ -84,57 +84,57 @@ void improve(const World& world, Choices* choices, std::size_t tries) {
   }
 }
 
-namespace {
-
-// Numbers for units, the same for equal ones.
-std::vector<std::uint32_t> kinds_of(const World& world, std::size_t* count) {
+UnitKinds kinds_of(const World& world) {
   const auto weigh = [](const Unit& unit) {
     return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
   };
   std::map<decltype(weigh(Unit{})), std::uint32_t> known;
-  std::vector<std::uint32_t> kinds(world.units.size());
-  for (std::size_t u = 0; u < kinds.size(); ++u) {
+  UnitKinds kinds;
+  kinds.of.resize(world.units.size());
+  for (std::size_t u = 0; u < kinds.of.size(); ++u) {
     if (u > 0 && world.units[u] == world.units[u - 1]) {
-      kinds[u] = kinds[u - 1];
+      kinds.of[u] = kinds.of[u - 1];
       continue;
     }
     const auto number = static_cast<std::uint32_t>(known.size());
-    kinds[u] = known.emplace(weigh(world.units[u]), number).first->second;
+    kinds.of[u] = known.emplace(weigh(world.units[u]), number).first->second;
   }
-  *count = known.size();
+  kinds.count = known.size();
   return kinds;
 }
 
+namespace {
+
 // The choices of equal units, those of each executor together, in the order of `ranks`.
-Choices gathered(const World& world, const Choices& choices,
-                 const std::vector<std::uint32_t>& kinds, std::size_t kind_count,
+Choices gathered(const World& world, const Choices& choices, const UnitKinds& kinds,
                  const std::vector<std::size_t>& ranks) {
-  const UnitOrder units = first_uses(world);
+  UnitOrder room;
+  const UnitOrder& units = first_uses(world, &room);
   // By kind and rank: where the next choice goes.
   const std::size_t width = ranks.size();
-  std::vector<std::uint32_t> next(kind_count * width + 1);
-  const auto slot = [&](std::uint32_t u) { return kinds[u] * width + ranks[choices[u].executor]; };
+  std::vector<std::uint32_t> next(kinds.count * width + 1);
+  const auto slot = [&](std::uint32_t u) {
+    return kinds.of[u] * width + ranks[choices[u].executor];
+  };
   for (const std::uint32_t u : units) ++next[slot(u) + 1];
   for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
-  std::vector<std::uint32_t> at(kind_count);
-  for (std::size_t k = 0; k < kind_count; ++k) at[k] = next[k * width];
+  std::vector<std::uint32_t> at(kinds.count);
+  for (std::size_t k = 0; k < kinds.count; ++k) at[k] = next[k * width];
   Choices ordered(units.size());
   for (const std::uint32_t u : units) ordered[next[slot(u)]++] = choices[u];
   Choices result(choices.size());
-  for (const std::uint32_t u : units) result[u] = ordered[at[kinds[u]]++];
+  for (const std::uint32_t u : units) result[u] = ordered[at[kinds.of[u]]++];
   return result;
 }
 
 }  // namespace
 
-void gather_runs(const World& world, Choices* choices) {
+void gather_runs(const World& world, const UnitKinds& kinds, Choices* choices) {
   std::vector<bool> busy(world.executors.size());
   for (const Choice choice : *choices) busy[choice.executor] = true;
   const auto used = std::count(busy.begin(), busy.end(), true);
   int hops = hops_of(world, *choices);
   if (hops < used) return;
-  std::size_t kind_count = 0;
-  const std::vector<std::uint32_t> kinds = kinds_of(world, &kind_count);
   const bool cpu = world.computes_on_cpu() && busy.back();
   for (const bool cpu_first : {true, false}) {
     if ((cpu_first && !cpu) || hops < used) continue;
@@ -142,7 +142,7 @@ void gather_runs(const World& world, Choices* choices) {
     for (std::size_t e = 0; e < ranks.size(); ++e) {
       ranks[e] = cpu_first ? (e + 1) % ranks.size() : e;
     }
-    Choices other = gathered(world, *choices, kinds, kind_count, ranks);
+    Choices other = gathered(world, *choices, kinds, ranks);
     const int left = hops_of(world, other);
     if (left >= hops) continue;
     hops = left;
@@ -150,7 +150,8 @@ void gather_runs(const World& world, Choices* choices) {
   }
 }
 
-void spread_evenly(const World& world, const std::vector<int>& slots, Choices* choices) {
+void spread_evenly(const World& world, const UnitKinds& kinds, const std::vector<int>& slots,
+                   Choices* choices) {
   // Of one kind of units in one row: how many lie where, and in parts of `total` how far each kind
   // of store is behind its share.
   struct Shares {
@@ -161,17 +162,16 @@ void spread_evenly(const World& world, const std::vector<int>& slots, Choices* c
     std::size_t store = 0;  // of the group that is being placed
     std::int64_t more = 0;  // units in it
   };
-  const UnitOrder units = first_uses(world);
-  std::size_t kind_count = 0;
-  const std::vector<std::uint32_t> kinds = kinds_of(world, &kind_count);
-  std::vector<Shares> shares(kind_count);
+  UnitOrder room;
+  const UnitOrder& units = first_uses(world, &room);
+  std::vector<Shares> shares(kinds.count);
   for (std::size_t begin = 0, end = 0; begin < units.size(); begin = end) {
     const std::uint8_t executor = (*choices)[units[begin]].executor;
     bool mixed = false;
     for (end = begin; end < units.size(); ++end) {
       const Choice choice = (*choices)[units[end]];
       if (choice.executor != executor) break;
-      Shares& share = shares[kinds[units[end]]];
+      Shares& share = shares[kinds.of[units[end]]];
       ++share.total;
       const std::int64_t count = ++share.count[static_cast<std::size_t>(choice.store)];
       share.left = share.count;
@@ -179,7 +179,7 @@ void spread_evenly(const World& world, const std::vector<int>& slots, Choices* c
     }
     for (std::size_t i = begin; i < end && mixed; ++i) {
       const Unit& unit = world.units[units[i]];
-      Shares& share = shares[kinds[units[i]]];
+      Shares& share = shares[kinds.of[units[i]]];
       for (std::size_t store = 0; store < 3; ++store) share.behind[store] += share.count[store];
       if (share.more == 0 || share.left[share.store] == 0) {
         std::size_t furthest = 3;
@@ -197,7 +197,7 @@ void spread_evenly(const World& world, const std::vector<int>& slots, Choices* c
       (*choices)[units[i]].store = static_cast<Store>(share.store);
     }
     for (std::size_t i = begin; i < end; ++i) {
-      Shares& share = shares[kinds[units[i]]];
+      Shares& share = shares[kinds.of[units[i]]];
       if (share.total > 0) share = {};
     }
   }

@@ -3,6 +3,7 @@
 // Small changes that make a choice of places better, or tidier at the same figures.
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "core/place/world.h"
@@ -13,12 +14,20 @@ namespace haul::core {
 // it costs no time. `tries` bounds the moves looked at.
 void improve(const World& world, Choices* choices, std::size_t tries);
 
+// Numbers for units, the same for equal ones.
+struct UnitKinds {
+  std::vector<std::uint32_t> of;  // by unit
+  std::size_t count = 0;
+};
+UnitKinds kinds_of(const World& world);
+
 // Equal units trade places so that each executor has its work in one run, where that saves hops.
-void gather_runs(const World& world, Choices* choices);
+void gather_runs(const World& world, const UnitKinds& kinds, Choices* choices);
 
 // Among equal units of a row on one executor, those that are copied lie evenly between the others,
 // so that there is always work to hide a copy behind: as many together as the executor's slots
 // hold, which are copied ahead all the same. Changes no figure.
-void spread_evenly(const World& world, const std::vector<int>& slots, Choices* choices);
+void spread_evenly(const World& world, const UnitKinds& kinds, const std::vector<int>& slots,
+                   Choices* choices);
 
 }  // namespace haul::core

@@ -17,7 +17,11 @@ namespace haul {
 
 using Shape = std::vector<std::int64_t>;
 
-std::uint64_t element_count(const Shape& shape);
+inline std::uint64_t element_count(const Shape& shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
+  return count;
+}
 // Rounded up to whole bytes.
 Bytes byte_count(Dtype dtype, const Shape& shape);
 

@@ -58,6 +58,7 @@ class ModuleSizes {
     const std::string* segment;  // last part of the name
     const ModuleSpec* module;    // null for a tensor
     const Shape* shape;          // null for a module
+    std::uint64_t elements;      // of a tensor
     Bits bits;                   // at and below this node; 0 for a tensor counted elsewhere
     Index parent;                // of the root: itself
     Index end;                   // one past the last node below this one
