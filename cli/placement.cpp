@@ -1,7 +1,6 @@
 #include "cli/placement.h"
 
 #include <charconv>
-#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,22 +54,10 @@ MapOptions map_options(const PlacementFlags& flags, const Description& descripti
   return options;
 }
 
-// The dtype of KV cache and activations: the one asked for, else that of most weights.
+// Of KV cache and activations: the one asked for, else that of most weights.
 Dtype run_dtype(const PlacementFlags& flags, const Description& description) {
-  if (const auto dtype = dtype_from_torch_name(flags.dtype); dtype && is_float(*dtype)) {
-    return *dtype;
-  }
-  std::map<Dtype, Bytes> bytes;
-  for (const NamedTensor& tensor : all_tensors(description)) {
-    if (is_float(tensor.dtype) && bits(tensor.dtype) >= 16) {
-      bytes[tensor.dtype] += byte_count(tensor.dtype, tensor.shape);
-    }
-  }
-  Dtype most = Dtype::kBF16;
-  for (const auto& [dtype, count] : bytes) {
-    if (!bytes.contains(most) || count > bytes[most]) most = dtype;
-  }
-  return most;
+  const auto dtype = dtype_from_torch_name(flags.dtype);
+  return dtype && is_float(*dtype) ? *dtype : main_dtype(description);
 }
 
 MaxMemory machine_memory(Planner planner) {

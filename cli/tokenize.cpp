@@ -1,4 +1,3 @@
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -6,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/ids.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
@@ -51,23 +51,6 @@ Tokenizer load(const std::string& model) {
     if (error.kind() != ErrorKind::kNotFound) throw;
   }
   return Tokenizer::load(core::download_snapshot(model, {"", kTokenizerFiles, {}}).folder);
-}
-
-std::vector<TokenId> parse_ids(const std::string& text) {
-  std::vector<TokenId> ids;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at < end) {
-    TokenId id = 0;
-    const auto [stop, code] = std::from_chars(at, end, id);
-    if (code != std::errc{} || (stop < end && *stop != ',')) {
-      throw Error(ErrorKind::kUsage, fmt::format("--decode '{}': not a list of ids", text),
-                  "give ids with commas between them: --decode 1,2,3");
-    }
-    ids.push_back(id);
-    at = stop < end ? stop + 1 : stop;
-  }
-  return ids;
 }
 
 core::Json to_json(const Encoding& encoding) {
@@ -187,7 +170,8 @@ void tokenize(const CLI::App& verb, const Flags& flags) {
   }
   const Tokenizer tokenizer = load(flags.model);
   if (decodes) {
-    const std::string text = tokenizer.decode(parse_ids(flags.ids), flags.skip_special_tokens);
+    const std::string text =
+        tokenizer.decode(parse_ids("--decode", flags.ids), flags.skip_special_tokens);
     fmt::print("{}\n", flags.json ? core::Json({{"text", text}}).dump() : text);
     return;
   }

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::pair<const char*, const char*> kVerbs[] = {
     {"env", "Print versions and hardware, for a bug report"},
+    {"run", "Run a model: continue a prompt, chat, classify, embed, fill a mask"},
 };
 
 // Beside the command in a build folder, in libexec when installed.

@@ -2,5 +2,8 @@
 #include "cli/verb.h"
 
 int main(int argc, char** argv) {
-  return haul::cli::run_command(argc, argv, [](CLI::App& app) { haul::cli::add_env(app); });
+  return haul::cli::run_command(argc, argv, [](CLI::App& app) {
+    haul::cli::add_env(app);
+    haul::cli::add_run(app);
+  });
 }

@@ -1,5 +1,7 @@
 #include "haul/description.h"
 
+#include <map>
+
 namespace haul {
 namespace {
 
@@ -38,6 +40,20 @@ std::vector<NamedTensor> all_tensors(const Description& description) {
   collect_parameters(description.root, "", &result);
   collect_buffers(description.root, "", &result);
   return result;
+}
+
+Dtype main_dtype(const Description& description) {
+  std::map<Dtype, Bytes> sizes;
+  for (const NamedTensor& tensor : all_tensors(description)) {
+    if (is_float(tensor.dtype) && bits(tensor.dtype) >= 16) {
+      sizes[tensor.dtype] += byte_count(tensor.dtype, tensor.shape);
+    }
+  }
+  Dtype most = Dtype::kBF16;
+  for (const auto& [dtype, size] : sizes) {
+    if (!sizes.contains(most) || size > sizes[most]) most = dtype;
+  }
+  return most;
 }
 
 }  // namespace haul

@@ -89,6 +89,9 @@ struct NamedTensor {
 // group included: what a model's state dict lists, plus non-persistent buffers.
 std::vector<NamedTensor> all_tensors(const Description& description);
 
+// The dtype of most weights, as bytes go; BF16 where there are none of 16 bits or more.
+Dtype main_dtype(const Description& description);
+
 // The tree file of `haul tree --json` and `haul map --tree`. Reading throws Error(kCorrupt) with
 // the place in the tree; `source` names the file in messages.
 Description read_tree(std::string_view json, std::string_view source);

@@ -16,18 +16,37 @@
 #include "runtime/tiers/gpu.h"
 
 namespace haul::runtime {
-namespace {
-
-// Of the RAM that the machine has free, what is left to everything else.
-constexpr Bytes kRamPart = 10;
 
 MaxMemory machine_memory() {
+  constexpr Bytes kRamPart = 10;  // that is left to everything else
   std::vector<Budget> budgets;
   for (const Gpu& found : gpus()) budgets.push_back(budget(gpu(found.index), found.free));
   const Bytes ram = core::read_machine(core::this_os()).ram;
   budgets.push_back(budget(kCpuDevice, ram - ram / kRamPart));
   return get_max_memory(std::move(budgets));
 }
+
+MaxMemory without_margins(MaxMemory memory, const Description& description) {
+  Bytes rounding = 0;
+  Bytes direct = 0;
+  std::map<std::string, Bytes> tensors;  // of each module
+  Bytes most = 0;
+  for (const NamedTensor& tensor : all_tensors(description)) {
+    rounding += kUnitAlignment;
+    if (byte_count(tensor.dtype, tensor.shape) >= kDirectSize) direct += 2 * kReadSlack;
+    most = std::max(most, ++tensors[tensor.name.substr(0, tensor.name.rfind('.') + 1)]);
+  }
+  const Bytes slots = 2 * most * (kUnitAlignment + 2 * kReadSlack);  // of two modules
+  for (Budget& item : memory) {
+    if (item.device.kind == DeviceKind::kDisk) continue;
+    const Bytes margin =
+        rounding + (item.device == kCpuDevice ? direct + slots : 2 * most * kUnitAlignment);
+    item.bits -= std::min<Bits>(item.bits, margin * 8);
+  }
+  return memory;
+}
+
+namespace {
 
 // The description that the model will have once it is loaded.
 void set_types(ModuleSpec* module, const std::vector<c10::ScalarType>& types, std::size_t* next) {
@@ -52,27 +71,6 @@ void check_map(const Description& description, const DeviceMap& map) {
       }
     }
   }
-}
-
-// What is left for weights and slots beside what rounding and direct reads take around them.
-MaxMemory without_margins(MaxMemory memory, const Description& description) {
-  Bytes rounding = 0;
-  Bytes direct = 0;
-  std::map<std::string, Bytes> tensors;  // of each module
-  Bytes most = 0;
-  for (const NamedTensor& tensor : all_tensors(description)) {
-    rounding += kUnitAlignment;
-    if (byte_count(tensor.dtype, tensor.shape) >= kDirectSize) direct += 2 * kReadSlack;
-    most = std::max(most, ++tensors[tensor.name.substr(0, tensor.name.rfind('.') + 1)]);
-  }
-  const Bytes slots = 2 * most * (kUnitAlignment + 2 * kReadSlack);  // of two modules
-  for (Budget& item : memory) {
-    if (item.device.kind == DeviceKind::kDisk) continue;
-    const Bytes margin =
-        rounding + (item.device == kCpuDevice ? direct + slots : 2 * most * kUnitAlignment);
-    item.bits -= std::min<Bits>(item.bits, margin * 8);
-  }
-  return memory;
 }
 
 Plan plan_for(const Description& description, const Placement& placement,

@@ -52,6 +52,12 @@ enum class Memory {
   kFresh,  // values will be loaded: only tensors that are the same share it
 };
 
+// What this machine has free for models that haul runs here.
+MaxMemory machine_memory();
+// What of budgets is left for weights and slots beside what rounding and direct reads take around
+// them.
+MaxMemory without_margins(MaxMemory memory, const Description& description);
+
 // `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a
 // model that is dispatched already and for a map that does not cover it and Error(kResource), with
 // what would help, where it does not fit.

@@ -1,0 +1,53 @@
+#include "cli/torch/run_output.h"
+
+#include <fmt/format.h>
+
+namespace haul::cli {
+
+core::Json stats(const LoadedModel& model) {
+  const GenerateFigures& figures = model.figures();
+  const DispatchReport report = model.report();
+  core::Json peak = core::Json::object();
+  core::Json planned = core::Json::object();
+  for (const TierUse& tier : report.tiers) {
+    peak[tier.tier] = tier.peak;
+    planned[tier.tier] = tier.planned;
+  }
+  return {{"load_s", model.load_seconds()},
+          {"first_token_s", figures.first_token_seconds},
+          {"tokens_per_s", figures.tokens_per_second()},
+          {"bytes_moved", report.bytes_moved},
+          {"peak", std::move(peak)},
+          {"planned", std::move(planned)}};
+}
+
+core::Json to_json(const Generated& generated, const LoadedModel& model) {
+  core::Json map = core::Json::object();
+  for (const auto& [name, device] : model.plan().map) {
+    if (device.kind == DeviceKind::kGpu) {
+      map[name] = device.index;
+    } else {
+      map[name] = to_string(device);
+    }
+  }
+  return {{"text", generated.text},
+          {"ids", generated.ids},
+          {"prompt_ids", generated.prompt_ids},
+          {"device_map", std::move(map)},
+          {"stats", stats(model)}};
+}
+
+std::string figures_line(const LoadedModel& model) {
+  const GenerateFigures& figures = model.figures();
+  const DispatchReport report = model.report();
+  std::string line = fmt::format("load {:.2f} s, first token {:.2f} s, {:.1f} tokens/s, {} moved",
+                                 model.load_seconds(), figures.first_token_seconds,
+                                 figures.tokens_per_second(), format_bytes(report.bytes_moved));
+  for (const TierUse& tier : report.tiers) {
+    line += fmt::format(", {} peak {} of {} planned", tier.tier, format_bytes(tier.peak),
+                        format_bytes(tier.planned));
+  }
+  return line;
+}
+
+}  // namespace haul::cli

@@ -1,0 +1,128 @@
+#pragma once
+
+// A model from its own files, and the words it gives.
+//
+//   haul::LoadedModel model = haul::load_model("HuggingFaceTB/SmolLM2-135M-Instruct");
+//   model.generate("The capital of France is", {}, [](std::string_view text) { std::cout << text;
+//   });
+//
+// A LoadedModel is used by one thread at a time; GenerateOptions::cancel may be set from another.
+// Failures are Errors.
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "haul/bytes.h"
+#include "haul/description.h"
+#include "haul/dtype.h"
+#include "haul/plan.h"
+#include "haul/tokenizer.h"
+#include "haul/torch/dispatch.h"
+
+namespace haul {
+
+struct ModelOptions {
+  // Of weights, KV cache and activations. Nothing: as most weights are stored, of quantised ones
+  // F32 on a CPU and BF16 on a GPU.
+  std::optional<Dtype> dtype = std::nullopt;
+  Placement placement = MapMode::kAuto;
+  // Nothing: what the machine has free.
+  std::optional<MaxMemory> max_memory = std::nullopt;
+  std::filesystem::path offload_folder = {};
+  // Tokens that a sequence may grow to, prompt included. Nothing: what the model allows, but no
+  // more than 4096.
+  std::optional<std::int64_t> context = std::nullopt;
+  std::int64_t batch = 1;
+  // Told of the plan before anything is loaded.
+  std::function<void(const Plan&)> on_plan = {};
+  // Takes remarks, a line each. Nothing: stderr.
+  std::function<void(const std::string&)> log = {};
+};
+
+// Where nothing is said, generation_config.json decides, then the defaults named here.
+struct GenerateOptions {
+  std::optional<std::int64_t> max_new_tokens = std::nullopt;  // until the context is full
+  std::optional<double> temperature = std::nullopt;           // 0: always the likeliest token
+  std::optional<std::int64_t> top_k = std::nullopt;           // 0: all
+  std::optional<double> top_p = std::nullopt;                 // 1: all
+  std::optional<double> min_p = std::nullopt;                 // 0: all
+  std::optional<double> repetition_penalty = std::nullopt;    // 1: none
+  std::uint64_t seed = 0;
+  std::vector<std::string> stop = {};         // strings that end the text and are not part of it
+  std::vector<TokenId> stop_tokens = {};      // beside the model's own
+  const std::atomic<bool>* cancel = nullptr;  // becomes true: end at the next token
+};
+
+enum class StopReason : std::uint8_t { kStopToken, kStopString, kLength, kCancelled };
+
+struct Generated {
+  std::string text;
+  std::vector<TokenId> ids;  // the new ones, the one that stopped included
+  std::vector<TokenId> prompt_ids;
+  StopReason reason = StopReason::kLength;
+};
+
+// Of the last call of generate().
+struct GenerateFigures {
+  double first_token_seconds = 0;
+  double decode_seconds = 0;  // for the tokens after the first
+  std::int64_t decoded = 0;   // how many those were, of all sequences
+  double tokens_per_second() const {
+    return decode_seconds > 0 ? static_cast<double>(decoded) / decode_seconds : 0;
+  }
+};
+
+class LoadedModel {
+ public:
+  using OnText = std::function<void(std::string_view)>;
+
+  LoadedModel(LoadedModel&&) noexcept;
+  LoadedModel& operator=(LoadedModel&&) noexcept;
+  ~LoadedModel();
+
+  const Tokenizer& tokenizer() const;
+  const Plan& plan() const;
+  const Description& description() const;
+  std::int64_t context() const;
+  double load_seconds() const;
+
+  // Continues a prompt. `on_text` gets the text as it comes, whole characters at a time. Throws
+  // Error(kUsage) for a prompt that leaves no room in the context, Error(kUnsupported) for a model
+  // that does not generate.
+  Generated generate(std::string_view prompt, const GenerateOptions& options = {},
+                     const OnText& on_text = {});
+  Generated generate(std::span<const TokenId> prompt, const GenerateOptions& options = {},
+                     const OnText& on_text = {});
+  // Several at once, of any lengths.
+  std::vector<Generated> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
+                                        const GenerateOptions& options = {});
+  const GenerateFigures& figures() const;
+
+  // One pass over ids (B, T), as the model's class has it: logits, hidden states or scores, on the
+  // CPU in F32. `attended` (B, T) is false for padding; undefined: all are tokens.
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& attended = {});
+
+  // What was moved and taken since the model was loaded.
+  DispatchReport report() const;
+
+  struct State;
+  explicit LoadedModel(std::unique_ptr<State> state);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// A folder, a checkpoint file (GGUF too) or a name on the hub, as `haul run` takes it.
+LoadedModel load_model(const std::string& name, const ModelOptions& options = {});
+
+}  // namespace haul

@@ -1,0 +1,87 @@
+#include "models/blocks/attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/where.h>
+
+namespace haul::models {
+
+AttentionMask causal_mask(const MaskRequest& request) {
+  const std::int64_t total = request.past + request.tokens;
+  const bool windowed = request.window > 0 && request.window < total;
+  if (!request.attended.defined() && !windowed && (request.past == 0 || request.tokens == 1)) {
+    return {{}, request.tokens > 1};
+  }
+  const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
+  const at::Tensor query = at::arange(request.past, total, options).unsqueeze(1);  // (T, 1)
+  const at::Tensor key = at::arange(total, options).unsqueeze(0);                  // (1, S)
+  at::Tensor seen = key <= query;
+  if (windowed) seen = seen.logical_and(key > query - request.window);
+  if (request.attended.defined()) {
+    // Padding looks at itself, so that its values stay finite.
+    seen = seen.logical_and(request.attended.unsqueeze(1)).logical_or(key == query);  // (B, T, S)
+    return {seen.unsqueeze(1), false};
+  }
+  return {seen.unsqueeze(0).unsqueeze(0), false};
+}
+
+AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens) {
+  if (!attended.defined()) return {};
+  const at::Tensor seen = attended.unsqueeze(1).unsqueeze(1);  // (B, 1, 1, S)
+  return {seen.expand({-1, -1, tokens, -1}), false};
+}
+
+AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
+  if (!mask.values.defined() || mask.values.size(-1) == count) return mask;
+  return {mask.values.narrow(-1, mask.values.size(-1) - count, count), mask.causal};
+}
+
+AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {
+  AttentionMask seen = mask;
+  if (mask.causal) {
+    const auto options = bias.options().dtype(at::kLong);
+    seen.values =
+        at::arange(bias.size(-1), options) <= at::arange(bias.size(-2), options).unsqueeze(1);
+  }
+  if (!seen.values.defined()) return {bias, false};
+  // Half precision reaches to 65504.
+  const at::Tensor never =
+      at::full({}, bias.scalar_type() == at::kHalf ? -65504.0 : -3e38, bias.options());
+  return {at::where(seen.values, bias, never), false};
+}
+
+at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
+  return x.view({x.size(0), x.size(1), -1, head_size}).transpose(1, 2);
+}
+
+at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
+                  std::optional<double> scale) {
+  const std::int64_t batch = queries.size(0);
+  const std::int64_t heads = queries.size(1);
+  const std::int64_t tokens = queries.size(2);
+  const std::int64_t head_size = queries.size(3);
+  const std::int64_t kv_heads = seen.keys.size(1);
+  const std::int64_t share = heads / kv_heads;
+  if (share > 1 && tokens == 1 && !mask.values.defined()) {
+    // The heads that share keys are as good as tokens of one head: nothing is copied.
+    const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});
+    return at::scaled_dot_product_attention(grouped, seen.keys, seen.values, {}, 0.0, false, scale)
+        .reshape({batch, 1, heads * head_size});
+  }
+  const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)
+    if (share == 1) return x;
+    return x.unsqueeze(2)
+        .expand({batch, kv_heads, share, x.size(2), x.size(3)})
+        .reshape({batch, heads, x.size(2), x.size(3)});
+  };
+  std::optional<at::Tensor> values;
+  if (mask.values.defined()) values = mask.values;
+  return at::scaled_dot_product_attention(queries, repeated(seen.keys), repeated(seen.values),
+                                          values, 0.0, mask.causal, scale)
+      .transpose(1, 2)
+      .reshape({batch, tokens, heads * head_size});
+}
+
+}  // namespace haul::models

@@ -1,0 +1,48 @@
+#pragma once
+
+// Attention over keys and values, and what tells who may look at whom. Pure functions.
+// B batch, T tokens of this pass, S tokens that are looked at, H heads, K kv heads, D head size.
+
+#include <cstdint>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "models/blocks/kv_cache.h"
+
+namespace haul::models {
+
+// Who may look at whom. Where `causal` alone says it, there is no tensor.
+struct AttentionMask {
+  // Undefined: all may look at all, or causally. Else (B or 1, H or 1, T, S): bool, or floats to
+  // add to the scores.
+  at::Tensor values;
+  bool causal = false;
+};
+
+struct MaskRequest {
+  std::int64_t tokens = 0;  // T
+  std::int64_t past = 0;    // tokens before them
+  std::int64_t window = 0;  // a token looks at so many, itself included; 0: at all before it
+  // (B, past + T) bool, true where a token is and not padding; undefined: everywhere.
+  at::Tensor attended;
+  c10::Device device = c10::kCPU;
+};
+
+// Each token looks at itself and those before it. Spans all tokens; see last_columns.
+AttentionMask causal_mask(const MaskRequest& request);
+// Each looks at all of `attended` (B, S), from `tokens` places.
+AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens);
+// For a layer that kept the last S tokens alone.
+AttentionMask last_columns(const AttentionMask& mask, std::int64_t count);
+// With this bias on the scores: (1 or B, H, T, S), of the dtype of the queries.
+AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias);
+
+// queries (B, H, T, D) to (B, T, H * D). Without a scale, 1 / sqrt(D).
+at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
+                  std::optional<double> scale = std::nullopt);
+
+// (B, T, H * D) to (B, H, T, D).
+at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size);
+
+}  // namespace haul::models

@@ -1,0 +1,31 @@
+#pragma once
+
+// What attention layers remember of the tokens before: their keys and values. One thread.
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace haul::models {
+
+struct KeysValues {
+  at::Tensor keys;    // (B, K, S, D)
+  at::Tensor values;  // likewise
+};
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+
+  // Adds the keys and values of a pass's tokens to a layer. Returns what the layer may look at: the
+  // last S of all tokens, the new ones among them; in their order if that is asked for.
+  virtual KeysValues extend(std::int64_t layer, const KeysValues& added, bool ordered) = 0;
+  // Tokens that were there before this pass.
+  virtual std::int64_t length() const = 0;
+  // For layers that look at another sequence, which is the same in every pass: what was kept, or
+  // undefined tensors; and what to keep.
+  virtual KeysValues crossed(std::int64_t layer) const = 0;
+  virtual void keep_crossed(std::int64_t layer, const KeysValues& all) = 0;
+};
+
+}  // namespace haul::models

@@ -1,0 +1,71 @@
+#include "models/blocks/stock.h"
+
+#include <algorithm>
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rms_norm.h>
+#include <fmt/format.h>
+
+#include "haul/error.h"
+
+namespace haul::models {
+namespace {
+
+const ModuleSpec* find_child(const ModuleSpec& parent, std::string_view name) {
+  const auto found = std::find_if(parent.children.begin(), parent.children.end(),
+                                  [&](const ModuleSpec& spec) { return spec.name == name; });
+  return found == parent.children.end() ? nullptr : &*found;
+}
+
+const Shape& weight_of(const ModuleSpec& spec) {
+  return spec.parameters.at(0).shape;
+}
+
+}  // namespace
+
+bool has_child(const ModuleSpec& parent, std::string_view name) {
+  return find_child(parent, name) != nullptr;
+}
+
+const ModuleSpec& child(const ModuleSpec& parent, std::string_view name) {
+  const ModuleSpec* const found = find_child(parent, name);
+  if (found == nullptr) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("a {} is described without a '{}'", parent.class_name, name));
+  }
+  return *found;
+}
+
+RmsNormImpl::RmsNormImpl(std::int64_t width, double epsilon) : epsilon_(epsilon) {
+  weight = register_parameter("weight", at::ones({width}));
+}
+
+at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
+  if (x.scalar_type() == weight.scalar_type()) {
+    return at::rms_norm(x, weight.sizes(), weight, epsilon_);
+  }
+  return at::rms_norm(x, weight.sizes(), {}, epsilon_).to(weight.scalar_type()) * weight;
+}
+
+SharingLinear linear(const ModuleSpec& parent, std::string_view name) {
+  const ModuleSpec& spec = child(parent, name);
+  const Shape& weight = weight_of(spec);
+  return SharingLinear(
+      torch::nn::LinearOptions(weight[1], weight[0]).bias(spec.parameters.size() > 1));
+}
+
+SharingEmbedding embedding(const ModuleSpec& parent, std::string_view name) {
+  const Shape& weight = weight_of(child(parent, name));
+  return SharingEmbedding(torch::nn::EmbeddingOptions(weight[0], weight[1]));
+}
+
+torch::nn::LayerNorm layer_norm(const ModuleSpec& parent, std::string_view name, double epsilon) {
+  return torch::nn::LayerNorm(
+      torch::nn::LayerNormOptions(weight_of(child(parent, name))).eps(epsilon));
+}
+
+RmsNorm rms_norm(const ModuleSpec& parent, std::string_view name, double epsilon) {
+  return RmsNorm(weight_of(child(parent, name))[0], epsilon);
+}
+
+}  // namespace haul::models

@@ -1,0 +1,59 @@
+#pragma once
+
+// Stock modules, shaped as a description says, so that a model has the tensors of its description
+// by construction.
+
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include "haul/description.h"
+
+namespace haul::models {
+
+// REQUIRES: the module has such a child.
+const ModuleSpec& child(const ModuleSpec& parent, std::string_view name);
+bool has_child(const ModuleSpec& parent, std::string_view name);
+
+// A module whose weight may be another's.
+template <typename Base>
+class Sharing : public Base {
+ public:
+  using Base::Base;
+  void share(const at::Tensor& other) {
+    this->weight = other;
+    this->parameters_["weight"] = other;
+  }
+  void share_bias(const at::Tensor& other) requires requires(Base base) { base.bias; }
+  {
+    this->bias = other;
+    this->parameters_["bias"] = other;
+  }
+};
+using SharingLinear = torch::nn::ModuleHolder<Sharing<torch::nn::LinearImpl>>;
+using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImpl>>;
+
+// A norm without mean and bias, in float32 inside.
+class RmsNormImpl : public torch::nn::Module {
+ public:
+  RmsNormImpl(std::int64_t width, double epsilon);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight;
+
+ private:
+  double epsilon_;
+};
+TORCH_MODULE(RmsNorm);
+
+// The child of that name, as its parameters are.
+SharingLinear linear(const ModuleSpec& parent, std::string_view name);
+SharingEmbedding embedding(const ModuleSpec& parent, std::string_view name);
+torch::nn::LayerNorm layer_norm(const ModuleSpec& parent, std::string_view name, double epsilon);
+RmsNorm rms_norm(const ModuleSpec& parent, std::string_view name, double epsilon);
+
+}  // namespace haul::models

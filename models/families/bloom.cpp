@@ -1,0 +1,171 @@
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "models/blocks/activation.h"
+#include "models/blocks/attention.h"
+#include "models/blocks/stock.h"
+#include "models/families/family.h"
+#include "models/families/tokens.h"
+#include "models/families/with_head.h"
+
+namespace haul::models {
+namespace {
+
+// How much each head dislikes distance.
+at::Tensor slopes(std::int64_t heads) {
+  const auto count = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  const auto base = [](std::int64_t of) {
+    return std::pow(2.0F, -std::pow(2.0F, -(std::log2(static_cast<float>(of)) - 3)));
+  };
+  std::vector<float> result;
+  for (std::int64_t i = 1; i <= count; ++i) {
+    result.push_back(std::pow(base(count), static_cast<float>(i)));
+  }
+  for (std::int64_t i = 0; count + i < heads; ++i) {
+    result.push_back(std::pow(base(2 * count), static_cast<float>(2 * i + 1)));
+  }
+  return at::tensor(result);
+}
+
+struct Pass {
+  AttentionMask mask;  // with the bias
+  KvCache* cache;
+};
+
+class BloomAttentionImpl : public torch::nn::Module {
+ public:
+  BloomAttentionImpl(const ModuleSpec& spec, const Dimensions& d, std::int64_t layer)
+      : head_size_(d.head_size), layer_(layer) {
+    query_key_value_ = register_module("query_key_value", linear(spec, "query_key_value"));
+    dense_ = register_module("dense", linear(spec, "dense"));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    const at::Tensor fused = query_key_value_(x);
+    const auto parts =
+        fused.view({x.size(0), x.size(1), -1, 3, head_size_}).permute({3, 0, 2, 1, 4}).unbind(0);
+    KeysValues seen{parts[1], parts[2]};
+    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
+    return dense_(attend(parts[0], seen, pass.mask));
+  }
+
+ private:
+  std::int64_t head_size_;
+  std::int64_t layer_;
+  SharingLinear query_key_value_{nullptr}, dense_{nullptr};
+};
+TORCH_MODULE(BloomAttention);
+
+class BloomMLPImpl : public torch::nn::Module {
+ public:
+  explicit BloomMLPImpl(const ModuleSpec& spec) {
+    up_ = register_module("dense_h_to_4h", linear(spec, "dense_h_to_4h"));
+    down_ = register_module("dense_4h_to_h", linear(spec, "dense_4h_to_h"));
+  }
+
+  at::Tensor forward(const at::Tensor& x) { return down_(act_(up_(x))); }
+
+ private:
+  Activation act_ = activation("gelu_new");
+  SharingLinear up_{nullptr}, down_{nullptr};
+};
+TORCH_MODULE(BloomMLP);
+
+class BloomBlockImpl : public torch::nn::Module {
+ public:
+  BloomBlockImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d,
+                 std::int64_t layer)
+      : after_norm_(config.flag("apply_residual_connection_post_layernorm", false)) {
+    const double epsilon = config.number("layer_norm_epsilon", 1e-5);
+    input_layernorm_ =
+        register_module("input_layernorm", layer_norm(spec, "input_layernorm", epsilon));
+    self_attention_ =
+        register_module("self_attention", BloomAttention(child(spec, "self_attention"), d, layer));
+    post_attention_layernorm_ = register_module(
+        "post_attention_layernorm", layer_norm(spec, "post_attention_layernorm", epsilon));
+    mlp_ = register_module("mlp", BloomMLP(child(spec, "mlp")));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    const at::Tensor normed = input_layernorm_(x);
+    const at::Tensor attended = (after_norm_ ? normed : x) + self_attention_(normed, pass);
+    const at::Tensor again = post_attention_layernorm_(attended);
+    return (after_norm_ ? again : attended) + mlp_(again);
+  }
+
+ private:
+  bool after_norm_;  // what is added to lies behind the norm
+  torch::nn::LayerNorm input_layernorm_{nullptr}, post_attention_layernorm_{nullptr};
+  BloomAttention self_attention_{nullptr};
+  BloomMLP mlp_{nullptr};
+};
+TORCH_MODULE(BloomBlock);
+
+class BloomModelImpl : public Model {
+ public:
+  BloomModelImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d)
+      : heads_(d.heads) {
+    const double epsilon = config.number("layer_norm_epsilon", 1e-5);
+    word_embeddings_ = register_module("word_embeddings", embedding(spec, "word_embeddings"));
+    embedding_norm_ = register_module("word_embeddings_layernorm",
+                                      layer_norm(spec, "word_embeddings_layernorm", epsilon));
+    h_ = register_module("h", torch::nn::ModuleList());
+    for (const ModuleSpec& block : child(spec, "h").children) {
+      h_->push_back(BloomBlock(config, block, d, static_cast<std::int64_t>(h_->size())));
+    }
+    ln_f_ = register_module("ln_f", layer_norm(spec, "ln_f", epsilon));
+  }
+
+  at::Tensor forward(const Inputs& inputs) override {
+    const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
+    at::Tensor x = embedding_norm_(word_embeddings_(inputs.ids));
+    const AttentionMask mask =
+        causal_mask({inputs.ids.size(1), past, 0, inputs.attended, x.device()});
+    const at::Tensor bias =
+        distances(inputs, past + inputs.ids.size(1), x).expand({-1, -1, inputs.ids.size(1), -1});
+    const Pass pass{with_bias(mask, bias), inputs.cache};
+    for (const auto& block : *h_) x = block->as<BloomBlockImpl>()->forward(x, pass);
+    return ln_f_(last_tokens(x, inputs.last));
+  }
+
+  const at::Tensor& words() const { return word_embeddings_->weight; }
+
+ private:
+  SharingEmbedding word_embeddings_{nullptr};
+  // (B or 1, H, 1, S): each key's place times the head's slope. What is the same for all keys of a
+  // query makes no difference.
+  at::Tensor distances(const Inputs& inputs, std::int64_t count, const at::Tensor& x) const {
+    at::Tensor places;
+    if (inputs.attended.defined()) {
+      const at::Tensor tokens = inputs.attended.to(at::kLong);
+      places = (tokens.cumsum(-1) - 1) * tokens;  // (B, S)
+    } else {
+      places = at::arange(count, x.options().dtype(at::kLong)).unsqueeze(0);
+    }
+    const at::Tensor slope = slopes(heads_).to(x.device()).view({1, -1, 1, 1});
+    return (slope * places.unsqueeze(1).unsqueeze(1)).to(x.scalar_type());
+  }
+
+  std::int64_t heads_;
+  torch::nn::LayerNorm embedding_norm_{nullptr}, ln_f_{nullptr};
+  torch::nn::ModuleList h_{nullptr};
+};
+TORCH_MODULE(BloomModel);
+
+std::shared_ptr<Model> make(const core::ConfigReader& config, const Description& description) {
+  return bare_or_with_head<BloomModel>("transformer", config, description);
+}
+
+constexpr std::array<std::string_view, 3> kArchitectures = {
+    "BloomForCausalLM", "BloomForSequenceClassification", "BloomModel"};
+
+}  // namespace
+
+extern const Family kBloomFamily = {kArchitectures, make};
+
+}  // namespace haul::models

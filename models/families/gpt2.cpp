@@ -1,0 +1,160 @@
+#include <array>
+#include <cmath>
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "haul/error.h"
+#include "models/blocks/activation.h"
+#include "models/blocks/attention.h"
+#include "models/blocks/stock.h"
+#include "models/families/family.h"
+#include "models/families/tokens.h"
+#include "models/families/with_head.h"
+
+namespace haul::models {
+namespace {
+
+// A linear layer whose weight lies the other way round: (in, out).
+class Conv1DImpl : public torch::nn::Module {
+ public:
+  Conv1DImpl(const ModuleSpec& parent, std::string_view name) {
+    const Shape& shape = child(parent, name).parameters.at(0).shape;
+    weight_ = register_parameter("weight", at::empty(shape));
+    bias_ = register_parameter("bias", at::empty({shape[1]}));
+  }
+
+  at::Tensor forward(const at::Tensor& x) const {  // (B, T, in) to (B, T, out)
+    return at::addmm(bias_, x.reshape({-1, x.size(-1)}), weight_)
+        .view({x.size(0), x.size(1), weight_.size(1)});
+  }
+
+ private:
+  at::Tensor weight_, bias_;
+};
+TORCH_MODULE(Conv1D);
+
+struct Pass {
+  AttentionMask mask;
+  KvCache* cache;
+};
+
+class GPT2AttentionImpl : public torch::nn::Module {
+ public:
+  GPT2AttentionImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d,
+                    std::int64_t layer)
+      : head_size_(d.head_size), layer_(layer) {
+    if (config.flag("scale_attn_weights", true)) {
+      scale_ = 1 / std::sqrt(static_cast<double>(d.head_size));
+    }
+    if (config.flag("scale_attn_by_inverse_layer_idx", false)) {
+      scale_ /= static_cast<double>(layer + 1);
+    }
+    c_attn_ = register_module("c_attn", Conv1D(spec, "c_attn"));
+    c_proj_ = register_module("c_proj", Conv1D(spec, "c_proj"));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    const std::vector<at::Tensor> parts = c_attn_(x).chunk(3, -1);
+    const at::Tensor queries = split_heads(parts[0], head_size_);
+    KeysValues seen{split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)};
+    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
+    return c_proj_(attend(queries, seen, pass.mask, scale_));
+  }
+
+ private:
+  std::int64_t head_size_;
+  std::int64_t layer_;
+  double scale_ = 1;
+  Conv1D c_attn_{nullptr}, c_proj_{nullptr};
+};
+TORCH_MODULE(GPT2Attention);
+
+class GPT2MLPImpl : public torch::nn::Module {
+ public:
+  GPT2MLPImpl(const core::ConfigReader& config, const ModuleSpec& spec)
+      : act_(activation(config.text("activation_function", "gelu_new"))) {
+    c_fc_ = register_module("c_fc", Conv1D(spec, "c_fc"));
+    c_proj_ = register_module("c_proj", Conv1D(spec, "c_proj"));
+  }
+
+  at::Tensor forward(const at::Tensor& x) { return c_proj_(act_(c_fc_(x))); }
+
+ private:
+  Activation act_;
+  Conv1D c_fc_{nullptr}, c_proj_{nullptr};
+};
+TORCH_MODULE(GPT2MLP);
+
+class GPT2BlockImpl : public torch::nn::Module {
+ public:
+  GPT2BlockImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d,
+                std::int64_t layer) {
+    const double epsilon = config.number("layer_norm_epsilon", 1e-5);
+    ln_1_ = register_module("ln_1", layer_norm(spec, "ln_1", epsilon));
+    attn_ = register_module("attn", GPT2Attention(config, child(spec, "attn"), d, layer));
+    ln_2_ = register_module("ln_2", layer_norm(spec, "ln_2", epsilon));
+    mlp_ = register_module("mlp", GPT2MLP(config, child(spec, "mlp")));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    const at::Tensor attended = x + attn_(ln_1_(x), pass);
+    return attended + mlp_(ln_2_(attended));
+  }
+
+ private:
+  torch::nn::LayerNorm ln_1_{nullptr}, ln_2_{nullptr};
+  GPT2Attention attn_{nullptr};
+  GPT2MLP mlp_{nullptr};
+};
+TORCH_MODULE(GPT2Block);
+
+class GPT2ModelImpl : public Model {
+ public:
+  GPT2ModelImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d) {
+    if (config.flag("add_cross_attention", false)) {
+      throw Error(ErrorKind::kUnsupported, "haul cannot run a GPT-2 with cross attention");
+    }
+    wte_ = register_module("wte", embedding(spec, "wte"));
+    wpe_ = register_module("wpe", embedding(spec, "wpe"));
+    h_ = register_module("h", torch::nn::ModuleList());
+    for (const ModuleSpec& block : child(spec, "h").children) {
+      h_->push_back(GPT2Block(config, block, d, static_cast<std::int64_t>(h_->size())));
+    }
+    ln_f_ = register_module("ln_f",
+                            layer_norm(spec, "ln_f", config.number("layer_norm_epsilon", 1e-5)));
+  }
+
+  at::Tensor forward(const Inputs& inputs) override {
+    const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
+    at::Tensor x = wte_(inputs.ids) + wpe_(positions_of(inputs, past));
+    if (inputs.types.defined()) x = x + wte_(inputs.types);
+    const Pass pass{causal_mask({inputs.ids.size(1), past, 0, inputs.attended, x.device()}),
+                    inputs.cache};
+    for (const auto& block : *h_) x = block->as<GPT2BlockImpl>()->forward(x, pass);
+    return ln_f_(last_tokens(x, inputs.last));
+  }
+
+  const at::Tensor& words() const { return wte_->weight; }
+
+ private:
+  SharingEmbedding wte_{nullptr};
+  SharingEmbedding wpe_{nullptr};
+  torch::nn::ModuleList h_{nullptr};
+  torch::nn::LayerNorm ln_f_{nullptr};
+};
+TORCH_MODULE(GPT2Model);
+
+std::shared_ptr<Model> make(const core::ConfigReader& config, const Description& description) {
+  return bare_or_with_head<GPT2Model>("transformer", config, description);
+}
+
+constexpr std::array<std::string_view, 3> kArchitectures = {
+    "GPT2LMHeadModel", "GPT2ForSequenceClassification", "GPT2Model"};
+
+}  // namespace
+
+extern const Family kGpt2Family = {kArchitectures, make};
+
+}  // namespace haul::models

@@ -1,0 +1,188 @@
+// Llama, and the models that differ from it by a few choices: Mistral, Qwen2, Qwen3.
+
+#include <array>
+
+#include <torch/nn/modules/container/modulelist.h>
+
+#include "models/blocks/activation.h"
+#include "models/blocks/attention.h"
+#include "models/blocks/rope.h"
+#include "models/blocks/stock.h"
+#include "models/families/family.h"
+#include "models/families/tokens.h"
+#include "models/families/with_head.h"
+
+namespace haul::models {
+namespace {
+
+struct Settings {
+  std::int64_t head_size;
+  double epsilon;
+  Activation act;
+};
+
+// What all layers of a pass share.
+struct Pass {
+  Rotation rotation;
+  AttentionMask full;
+  AttentionMask windowed;
+  KvCache* cache;
+};
+
+class LlamaAttentionImpl : public torch::nn::Module {
+ public:
+  LlamaAttentionImpl(const ModuleSpec& spec, const Settings& settings, std::int64_t layer,
+                     bool windowed)
+      : head_size_(settings.head_size), layer_(layer), windowed_(windowed) {
+    q_proj_ = register_module("q_proj", linear(spec, "q_proj"));
+    k_proj_ = register_module("k_proj", linear(spec, "k_proj"));
+    v_proj_ = register_module("v_proj", linear(spec, "v_proj"));
+    o_proj_ = register_module("o_proj", linear(spec, "o_proj"));
+    if (!has_child(spec, "q_norm")) return;
+    q_norm_ = register_module("q_norm", rms_norm(spec, "q_norm", settings.epsilon));
+    k_norm_ = register_module("k_norm", rms_norm(spec, "k_norm", settings.epsilon));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    at::Tensor queries = split_heads(q_proj_(x), head_size_);
+    KeysValues seen{split_heads(k_proj_(x), head_size_), split_heads(v_proj_(x), head_size_)};
+    if (q_norm_) {
+      queries = q_norm_(queries);
+      seen.keys = k_norm_(seen.keys);
+    }
+    queries = rotated(queries, pass.rotation);
+    seen.keys = rotated(seen.keys, pass.rotation);
+    const AttentionMask& mask = windowed_ ? pass.windowed : pass.full;
+    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, mask.values.defined());
+    return o_proj_(attend(queries, seen, last_columns(mask, seen.keys.size(2))));
+  }
+
+ private:
+  std::int64_t head_size_;
+  std::int64_t layer_;
+  bool windowed_;
+  SharingLinear q_proj_{nullptr}, k_proj_{nullptr}, v_proj_{nullptr}, o_proj_{nullptr};
+  RmsNorm q_norm_{nullptr}, k_norm_{nullptr};
+};
+TORCH_MODULE(LlamaAttention);
+
+class LlamaMLPImpl : public torch::nn::Module {
+ public:
+  LlamaMLPImpl(const ModuleSpec& spec, const Settings& settings) : act_(settings.act) {
+    gate_proj_ = register_module("gate_proj", linear(spec, "gate_proj"));
+    up_proj_ = register_module("up_proj", linear(spec, "up_proj"));
+    down_proj_ = register_module("down_proj", linear(spec, "down_proj"));
+  }
+
+  at::Tensor forward(const at::Tensor& x) { return down_proj_(act_(gate_proj_(x)) * up_proj_(x)); }
+
+ private:
+  Activation act_;
+  SharingLinear gate_proj_{nullptr}, up_proj_{nullptr}, down_proj_{nullptr};
+};
+TORCH_MODULE(LlamaMLP);
+
+class LlamaDecoderLayerImpl : public torch::nn::Module {
+ public:
+  LlamaDecoderLayerImpl(const ModuleSpec& spec, const Settings& settings, std::int64_t layer,
+                        bool windowed) {
+    self_attn_ = register_module(
+        "self_attn", LlamaAttention(child(spec, "self_attn"), settings, layer, windowed));
+    mlp_ = register_module("mlp", LlamaMLP(child(spec, "mlp"), settings));
+    input_layernorm_ =
+        register_module("input_layernorm", rms_norm(spec, "input_layernorm", settings.epsilon));
+    post_attention_layernorm_ = register_module(
+        "post_attention_layernorm", rms_norm(spec, "post_attention_layernorm", settings.epsilon));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+    const at::Tensor attended = x + self_attn_(input_layernorm_(x), pass);
+    return attended + mlp_(post_attention_layernorm_(attended));
+  }
+
+ private:
+  LlamaAttention self_attn_{nullptr};
+  LlamaMLP mlp_{nullptr};
+  RmsNorm input_layernorm_{nullptr}, post_attention_layernorm_{nullptr};
+};
+TORCH_MODULE(LlamaDecoderLayer);
+
+// Which layers look at a window of tokens alone.
+std::vector<bool> windowed_layers(const core::ConfigReader& config, const Dimensions& d) {
+  std::vector<bool> result(static_cast<std::size_t>(d.layers), d.windowed_layers == d.layers);
+  if (d.windowed_layers == 0 || d.windowed_layers == d.layers) return result;
+  const core::Json* const types =
+      config.has("layer_types") ? config.find({"layer_types"}) : nullptr;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = types != nullptr ? types->at(i) == "sliding_attention"
+                                 : static_cast<std::int64_t>(i) >= d.layers - d.windowed_layers;
+  }
+  return result;
+}
+
+class LlamaModelImpl : public Model {
+ public:
+  LlamaModelImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d)
+      : window_(d.sliding_window) {
+    const Settings settings{d.head_size, config.number("rms_norm_eps", 1e-6),
+                            activation(config.text("hidden_act", "silu"))};
+    embed_tokens_ = register_module("embed_tokens", embedding(spec, "embed_tokens"));
+    layers_ = register_module("layers", torch::nn::ModuleList());
+    const std::vector<bool> windowed = windowed_layers(config, d);
+    for (const bool is : windowed) windows_.push_back(is ? d.sliding_window : 0);
+    for (const ModuleSpec& layer : child(spec, "layers").children) {
+      const std::size_t i = layers_->size();
+      layers_->push_back(
+          LlamaDecoderLayer(layer, settings, static_cast<std::int64_t>(i), windowed[i]));
+    }
+    norm_ = register_module("norm", rms_norm(spec, "norm", settings.epsilon));
+    rotary_emb_ =
+        register_module("rotary_emb", RotaryEmbedding(config, d.head_size, d.max_positions));
+  }
+
+  at::Tensor forward(const Inputs& inputs) override {
+    at::Tensor x = embed_tokens_(inputs.ids);  // (B, T, C)
+    const std::int64_t tokens = inputs.ids.size(1);
+    const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
+    const at::Tensor positions = positions_of(inputs, past);
+    MaskRequest request{tokens, past, 0, inputs.attended, x.device()};
+    Pass pass{rotary_emb_->forward(positions, past + tokens, x.scalar_type()),
+              causal_mask(request),
+              {},
+              inputs.cache};
+    request.window = window_;
+    if (window_ > 0) pass.windowed = causal_mask(request);
+    for (const auto& layer : *layers_) x = layer->as<LlamaDecoderLayerImpl>()->forward(x, pass);
+    return norm_(last_tokens(x, inputs.last));
+  }
+
+  std::vector<std::int64_t> windows() const override { return windows_; }
+
+  const at::Tensor& words() const { return embed_tokens_->weight; }
+
+ private:
+  SharingEmbedding embed_tokens_{nullptr};
+  std::int64_t window_;
+  std::vector<std::int64_t> windows_;
+  torch::nn::ModuleList layers_{nullptr};
+  RmsNorm norm_{nullptr};
+  RotaryEmbedding rotary_emb_{nullptr};
+};
+TORCH_MODULE(LlamaModel);
+
+std::shared_ptr<Model> make(const core::ConfigReader& config, const Description& description) {
+  return bare_or_with_head<LlamaModel>("model", config, description);
+}
+
+constexpr std::array<std::string_view, 12> kArchitectures = {
+    "LlamaForCausalLM",   "LlamaForSequenceClassification",   "LlamaModel",
+    "MistralForCausalLM", "MistralForSequenceClassification", "MistralModel",
+    "Qwen2ForCausalLM",   "Qwen2ForSequenceClassification",   "Qwen2Model",
+    "Qwen3ForCausalLM",   "Qwen3ForSequenceClassification",   "Qwen3Model",
+};
+
+}  // namespace
+
+extern const Family kLlamaFamily = {kArchitectures, make};
+
+}  // namespace haul::models

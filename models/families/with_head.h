@@ -1,0 +1,51 @@
+#pragma once
+
+// A bare model under a linear head: logits of words, or scores of labels at the last token.
+
+#include <memory>
+
+#include "models/blocks/stock.h"
+#include "models/families/model.h"
+#include "models/families/tokens.h"
+
+namespace haul::models {
+
+// `Base` holds a Model that is made from a config, its part of the description and its dimensions,
+// and has words(), the weight of its embedding.
+template <typename Base>
+class WithHead : public Model {
+ public:
+  // `prefix` is the bare model's name.
+  WithHead(const char* prefix, const core::ConfigReader& config, const Description& description)
+      : classifies_(has_child(description.root, "score")), padding_(padding_id(config)) {
+    const ModuleSpec& root = description.root;
+    base_ = register_module(prefix, Base(config, child(root, prefix), *description.dimensions));
+    const char* const name = classifies_ ? "score" : "lm_head";
+    head_ = register_module(name, linear(root, name));
+    if (!description.tied.empty()) head_->share(base_->words());
+  }
+
+  at::Tensor forward(const Inputs& inputs) override {
+    const at::Tensor scores = head_(base_->forward(inputs));
+    return classifies_ ? of_last_token(scores, inputs.ids, padding_) : scores;
+  }
+  std::vector<std::int64_t> windows() const override { return base_->windows(); }
+
+ private:
+  bool classifies_;
+  std::optional<std::int64_t> padding_;
+  Base base_{nullptr};
+  SharingLinear head_{nullptr};
+};
+
+// The bare model where the architecture is that, else the one under a head.
+template <typename Base>
+std::shared_ptr<Model> bare_or_with_head(const char* prefix, const core::ConfigReader& config,
+                                         const Description& description) {
+  if (has_child(description.root, prefix)) {
+    return std::make_shared<WithHead<Base>>(prefix, config, description);
+  }
+  return Base(config, description.root, *description.dimensions).ptr();
+}
+
+}  // namespace haul::models

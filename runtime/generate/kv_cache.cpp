@@ -1,0 +1,123 @@
+#include "runtime/generate/kv_cache.h"
+
+#include <algorithm>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "haul/error.h"
+
+namespace haul::runtime {
+namespace {
+
+using models::KeysValues;
+
+at::Tensor room_for(const at::Tensor& like, std::int64_t tokens) {
+  return at::empty({like.size(0), like.size(1), tokens, like.size(3)}, like.options());
+}
+
+// The tokens [begin, end) of both.
+KeysValues part(const KeysValues& all, std::int64_t begin, std::int64_t end) {
+  return {all.keys.narrow(2, begin, end - begin), all.values.narrow(2, begin, end - begin)};
+}
+
+KeysValues joined(const KeysValues& first, const KeysValues& second) {
+  return {at::cat({first.keys, second.keys}, 2), at::cat({first.values, second.values}, 2)};
+}
+
+void write(const KeysValues& from, const KeysValues& to) {
+  to.keys.copy_(from.keys);
+  to.values.copy_(from.values);
+}
+
+std::int64_t tokens_of(const KeysValues& some) {
+  return some.keys.size(2);
+}
+
+}  // namespace
+
+ModelCache::ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity)
+    : layers_(windows.size()), capacity_(capacity) {
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    layers_[i].room = windows[i] > 0 ? std::min(windows[i], capacity) : capacity;
+  }
+}
+
+KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool ordered) {
+  Layer& layer = layers_.at(static_cast<std::size_t>(index));
+  const std::int64_t end = length_ + tokens_of(added);
+  if (end > capacity_) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("the sequence grew to {} tokens, and there is room for {}", end, capacity_),
+        "plan for a longer context");
+  }
+  if (!layer.kept.keys.defined()) {
+    layer.kept = {room_for(added.keys, layer.room), room_for(added.values, layer.room)};
+  }
+  if (end > layer.room) return extend_window(layer, added, ordered);
+  write(added, part(layer.kept, length_, end));
+  return part(layer.kept, 0, end);
+}
+
+// The room is a ring: token i lies at i modulo its size.
+KeysValues ModelCache::extend_window(Layer& layer, const KeysValues& added, bool ordered) {
+  const std::int64_t tokens = tokens_of(added);
+  const auto in_order = [&](std::int64_t first, std::int64_t end) {
+    const std::int64_t from = first % layer.room;
+    const std::int64_t straight = std::min(end - first, layer.room - from);
+    const KeysValues head = part(layer.kept, from, from + straight);
+    if (straight == end - first) return head;
+    return joined(head, part(layer.kept, 0, end - first - straight));
+  };
+  const auto put = [&](const KeysValues& some, std::int64_t first) {
+    const std::int64_t from = first % layer.room;
+    const std::int64_t straight = std::min(tokens_of(some), layer.room - from);
+    write(part(some, 0, straight), part(layer.kept, from, from + straight));
+    const std::int64_t rest = tokens_of(some) - straight;
+    if (rest > 0) write(part(some, straight, straight + rest), part(layer.kept, 0, rest));
+  };
+  if (tokens == 1) {
+    put(added, length_);
+    if (!ordered) return layer.kept;
+    return in_order(length_ + 1 - layer.room, length_ + 1);
+  }
+  // The first of the new tokens looks at a whole window before it.
+  const std::int64_t past = std::min(length_, layer.room - 1);
+  const KeysValues seen = past > 0 ? joined(in_order(length_ - past, length_), added) : added;
+  const std::int64_t kept = std::min(tokens, layer.room);
+  put(part(added, tokens - kept, tokens), length_ + tokens - kept);
+  return seen;
+}
+
+KeysValues ModelCache::crossed(std::int64_t layer) const {
+  return layers_.at(static_cast<std::size_t>(layer)).crossed;
+}
+
+void ModelCache::keep_crossed(std::int64_t layer, const KeysValues& all) {
+  layers_.at(static_cast<std::size_t>(layer)).crossed = all;
+}
+
+void ModelCache::reorder(const at::Tensor& rows) {
+  for (Layer& layer : layers_) {
+    for (KeysValues* some : {&layer.kept, &layer.crossed}) {
+      if (!some->keys.defined()) continue;
+      const at::Tensor index = rows.to(some->keys.device());
+      some->keys = some->keys.index_select(0, index);
+      some->values = some->values.index_select(0, index);
+    }
+  }
+}
+
+Bytes ModelCache::bytes() const {
+  Bytes sum = 0;
+  for (const Layer& layer : layers_) {
+    for (const KeysValues* some : {&layer.kept, &layer.crossed}) {
+      if (some->keys.defined()) sum += some->keys.nbytes() + some->values.nbytes();
+    }
+  }
+  return sum;
+}
+
+}  // namespace haul::runtime

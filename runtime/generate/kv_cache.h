@@ -1,0 +1,46 @@
+#pragma once
+
+// Room for the keys and values of all layers, taken once for the longest that the sequences may
+// become; memory that is not written to is not used. Layers with a window keep no more than that.
+
+#include <cstdint>
+#include <vector>
+
+#include "haul/bytes.h"
+#include "models/blocks/kv_cache.h"
+
+namespace haul::runtime {
+
+class ModelCache final : public models::KvCache {
+ public:
+  // `windows` gives for each layer how many tokens it looks at; 0: all.
+  ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity);
+
+  models::KeysValues extend(std::int64_t layer, const models::KeysValues& added,
+                            bool ordered) override;
+  std::int64_t length() const override { return length_; }
+  models::KeysValues crossed(std::int64_t layer) const override;
+  void keep_crossed(std::int64_t layer, const models::KeysValues& all) override;
+
+  // After each pass: how many tokens it brought.
+  void advance(std::int64_t tokens) { length_ += tokens; }
+  // Sequence i becomes what sequence rows[i] was.
+  void reorder(const at::Tensor& rows);
+  // What it holds room for.
+  Bytes bytes() const;
+
+ private:
+  struct Layer {
+    std::int64_t room = 0;  // tokens
+    models::KeysValues kept;
+    models::KeysValues crossed;
+  };
+
+  models::KeysValues extend_window(Layer& layer, const models::KeysValues& added, bool ordered);
+
+  std::vector<Layer> layers_;
+  std::int64_t capacity_;
+  std::int64_t length_ = 0;
+};
+
+}  // namespace haul::runtime

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/describe/describe.h"
+#include "core/describe/gguf_model.h"
+#include "core/hub/resolve.h"
+#include "haul/error.h"
+#include "haul/torch/empty_weights.h"
+#include "runtime/dispatch/placement.h"
+#include "runtime/generate/state.h"
+
+namespace haul {
+namespace {
+
+constexpr std::int64_t kUsualContext = 4096;
+
+core::Json config_of(const core::ModelFiles& files) {
+  if (!files.config.empty()) return core::read_json(files.config);
+  if (files.checkpoint.extension() == ".gguf") {
+    return core::GgufModel(core::Checkpoint::open(files.checkpoint)).config();
+  }
+  throw Error(ErrorKind::kNotFound, fmt::format("{}: there is no config.json", files.name),
+              "a model is run from its config.json and its weights, or from a GGUF file");
+}
+
+std::int64_t context_for(const Description& description, const ModelOptions& options) {
+  const std::int64_t most =
+      description.dimensions ? description.dimensions->max_positions : std::int64_t{0};
+  if (!options.context) return most > 0 ? std::min(most, kUsualContext) : kUsualContext;
+  if (*options.context < 1 || (most > 0 && *options.context > most)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("a context of {} tokens: the model has 1 to {} positions",
+                            *options.context, most));
+  }
+  return *options.context;
+}
+
+Plan plan_for(const Description& description, const ModelOptions& options, Dtype dtype,
+              std::int64_t context, const std::string& name) {
+  if (const Plan* plan = std::get_if<Plan>(&options.placement)) return *plan;
+  PlanRequest request;
+  request.model = name;
+  request.dtype = dtype;
+  request.context = context;
+  request.batch = options.batch;
+  request.options.no_split = description.no_split;
+  request.options.sizes.dtype_bits = bits(dtype);
+  request.memory = runtime::without_margins(
+      options.max_memory ? *options.max_memory : runtime::machine_memory(), description);
+  request.memory_from_machine = !options.max_memory;
+  if (const DeviceMap* map = std::get_if<DeviceMap>(&options.placement)) {
+    request.given_map = *map;
+  } else {
+    request.mode = std::get<MapMode>(options.placement);
+  }
+  Plan plan = make_plan(description, request, load_profile());
+  if (!plan.fits && !request.given_map) {
+    std::vector<std::string> missing;
+    for (const Budget& item : plan.shortfall) {
+      missing.push_back(
+          fmt::format("{} more on {}", format_bytes(item.bytes()), to_string(item.device)));
+    }
+    throw Error(ErrorKind::kResource,
+                fmt::format("{} does not fit: it would need {}", name, fmt::join(missing, " or ")),
+                fmt::format("{}", fmt::join(plan.changes, "; or ")));
+  }
+  return plan;
+}
+
+Tokenizer tokenizer_of(const core::ModelFiles& files, std::int64_t vocabulary) {
+  Tokenizer tokenizer =
+      Tokenizer::load(files.checkpoint.extension() == ".gguf" ? files.checkpoint : files.folder);
+  // Tables are often padded to a round size, so that ids beyond the tokenizer's are no error.
+  if (vocabulary > 0 && tokenizer.vocabulary_size() > static_cast<std::size_t>(vocabulary)) {
+    throw Error(ErrorKind::kCorrupt,
+                fmt::format("{}: the tokenizer has {} tokens, and the model knows {}",
+                            files.folder.string(), tokenizer.vocabulary_size(), vocabulary),
+                "the tokenizer's files belong to another model");
+  }
+  return tokenizer;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
+LoadedModel::LoadedModel(LoadedModel&&) noexcept = default;
+LoadedModel& LoadedModel::operator=(LoadedModel&&) noexcept = default;
+LoadedModel::~LoadedModel() = default;
+
+LoadedModel load_model(const std::string& name, const ModelOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const core::ModelFiles files = core::resolve_model(name);
+  auto state = std::make_unique<LoadedModel::State>();
+  state->name = name;
+  const core::Json config = config_of(files);
+  state->description = core::describe(files, {false, core::WeightDtype::kStored}).description;
+  if (!state->description.dimensions) {
+    state->description.dimensions.emplace();
+  }
+  {
+    const EmptyWeights scope;
+    state->model = models::make_model(
+        core::ConfigReader(config, files.config.empty() ? files.checkpoint : files.config),
+        state->description);
+  }
+  if (files.checkpoint.empty()) {
+    throw Error(ErrorKind::kNotFound, fmt::format("{}: there are no weights", name));
+  }
+  state->model->eval();
+  state->tokenizer =
+      std::async(std::launch::async, tokenizer_of, files, state->dimensions().vocabulary).share();
+  const Dtype dtype = options.dtype.value_or(main_dtype(state->description));
+  state->context = context_for(state->description, options);
+  state->windows = state->model->windows();
+  state->windows.resize(static_cast<std::size_t>(state->dimensions().layers));
+  state->generation =
+      runtime::read_generation_config(config, files.folder / "generation_config.json");
+  state->plan = plan_for(state->description, options, dtype, state->context, name);
+  if (options.on_plan) options.on_plan(state->plan);
+
+  LoadOptions load;
+  load.dtype = dtype;
+  if (dtype == Dtype::kF16) load.keep_in_fp32_modules = state->model->wide_in_f16();
+  load.offload_folder = options.offload_folder;
+  load.log = options.log;
+  load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
+  state->load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return LoadedModel(std::move(state));
+}
+
+const Tokenizer& LoadedModel::tokenizer() const {
+  return state_->tokenizer.get();
+}
+const Plan& LoadedModel::plan() const {
+  return state_->plan;
+}
+const Description& LoadedModel::description() const {
+  return state_->description;
+}
+std::int64_t LoadedModel::context() const {
+  return state_->context;
+}
+double LoadedModel::load_seconds() const {
+  return state_->load_seconds;
+}
+const GenerateFigures& LoadedModel::figures() const {
+  return state_->figures;
+}
+DispatchReport LoadedModel::report() const {
+  return dispatch_report(ModelRef(*state_->model));
+}
+
+}  // namespace haul

@@ -1,0 +1,31 @@
+#pragma once
+
+// What a LoadedModel holds.
+
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "core/base/json.h"
+#include "haul/torch/model.h"
+#include "models/families/model.h"
+#include "runtime/generate/generation_config.h"
+
+namespace haul {
+
+struct LoadedModel::State {
+  std::shared_ptr<models::Model> model;
+  std::shared_future<Tokenizer> tokenizer;  // read beside the weights; fails only when it is used
+  std::string name;
+  Plan plan;
+  Description description;
+  runtime::GenerationConfig generation;
+  std::int64_t context = 0;
+  std::vector<std::int64_t> windows;  // by layer: tokens that it looks at; 0: all
+  double load_seconds = 0;
+  GenerateFigures figures;
+
+  const Dimensions& dimensions() const { return *description.dimensions; }
+};
+
+}  // namespace haul
