@@ -36,6 +36,7 @@ class BertEmbeddingsImpl : public torch::nn::Module {
   }
 
   const at::Tensor& words() const { return words_->weight; }
+  std::int64_t positions() const { return places_->weight.size(0); }
 
  private:
   SharingEmbedding words_{nullptr}, places_{nullptr}, types_{nullptr};
@@ -197,6 +198,7 @@ class BertModelImpl : public Model {
     return encoder_(embeddings_(inputs), full_mask(inputs.attended, inputs.ids.size(1)));
   }
   at::Tensor pooled(const Inputs& inputs) { return pooler_(forward(inputs)); }  // (B, C)
+  std::int64_t most_positions() const override { return embeddings_->positions(); }
   const at::Tensor& words() const { return embeddings_->words(); }
 
  private:
@@ -216,6 +218,7 @@ class BertForSequenceClassification : public Model {
   }
 
   at::Tensor forward(const Inputs& inputs) override { return classifier_(bert_->pooled(inputs)); }
+  std::int64_t most_positions() const override { return bert_->most_positions(); }
 
  private:
   BertModel bert_{nullptr};
@@ -283,6 +286,7 @@ class BertForMaskedLM : public Model {
   at::Tensor forward(const Inputs& inputs) override {
     return cls_->predictions(last_tokens(bert_->forward(inputs), inputs.last));
   }
+  std::int64_t most_positions() const override { return bert_->most_positions(); }
 
  private:
   BertModel bert_{nullptr};

@@ -136,6 +136,7 @@ class GPT2ModelImpl : public Model {
     return ln_f_(last_tokens(x, inputs.last));
   }
 
+  std::int64_t most_positions() const override { return wpe_->weight.size(0); }
   const at::Tensor& words() const { return wte_->weight; }
 
  private:

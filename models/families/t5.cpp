@@ -273,8 +273,8 @@ class T5 : public Model {
     }
     if (has_child(root, "lm_head")) {
       head_ = register_module("lm_head", linear(root, "lm_head"));
-      // Newer models, which say that the head is not tied, do not scale.
-      if (config.flag("tie_word_embeddings", true)) {
+      // Newer models do not scale. Older configs say so by a head that is not tied.
+      if (config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", true))) {
         scale_ = 1 / std::sqrt(static_cast<double>(description.dimensions->hidden));
       }
     }

@@ -30,6 +30,7 @@ class WithHead : public Model {
     return classifies_ ? of_last_token(scores, inputs.ids, padding_) : scores;
   }
   std::vector<std::int64_t> windows() const override { return base_->windows(); }
+  std::int64_t most_positions() const override { return base_->most_positions(); }
 
  private:
   bool classifies_;

@@ -229,17 +229,20 @@ class Decoder {
 // The text of a sequence as it comes.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop,
+  // Without a tokenizer there is no text.
+  TextStream(const Tokenizer* tokenizer, const std::vector<std::string>& stop,
              const LoadedModel::OnText& on_text)
-      : decoder_(tokenizer.stream(true)), stop_(stop), on_text_(on_text) {}
+      : stop_(stop), on_text_(on_text) {
+    if (tokenizer != nullptr) decoder_ = tokenizer->stream(true);
+  }
 
   // Whether a stop string came.
   bool push(TokenId id) {
-    show(stop_.push(decoder_.push(id)));
+    if (decoder_) show(stop_.push(decoder_->push(id)));
     return stop_.found();
   }
   std::string finish() {
-    if (!stop_.found()) show(stop_.push(decoder_.finish()));
+    if (decoder_ && !stop_.found()) show(stop_.push(decoder_->finish()));
     show(stop_.finish());
     return std::move(text_);
   }
@@ -251,7 +254,7 @@ class TextStream {
     if (on_text_) on_text_(text);
   }
 
-  StreamDecoder decoder_;
+  std::optional<StreamDecoder> decoder_;
   runtime::StopStrings stop_;
   const LoadedModel::OnText& on_text_;
   std::string text_;
@@ -261,6 +264,16 @@ void check_generates(const LoadedModel::State& state) {
   if (state.dimensions().causal) return;
   throw Error(ErrorKind::kUnsupported, fmt::format("{}: a {} does not generate text", state.name,
                                                    state.description.architecture));
+}
+
+// Ids alone can be continued without one, unless text has to be looked at.
+const Tokenizer* tokenizer_for(const LoadedModel& model, const GenerateOptions& options) {
+  try {
+    return &model.tokenizer();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound || !options.stop.empty()) throw;
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -274,7 +287,7 @@ Generated LoadedModel::generate(std::span<const TokenId> prompt, const GenerateO
                                 const OnText& on_text) {
   check_generates(*state_);
   const at::NoGradGuard no_gradients;
-  TextStream text(tokenizer(), options.stop, on_text);
+  TextStream text(tokenizer_for(*this, options), options.stop, on_text);
   auto sequences =
       Decoder(*state_, options).run({{prompt.begin(), prompt.end()}}, [&](std::size_t, TokenId id) {
         return text.push(id);
@@ -291,7 +304,7 @@ std::vector<Generated> LoadedModel::generate_batch(const std::vector<std::vector
   const OnText nobody;
   std::vector<TextStream> texts;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    texts.emplace_back(tokenizer(), options.stop, nobody);
+    texts.emplace_back(tokenizer_for(*this, options), options.stop, nobody);
   }
   auto sequences = Decoder(*state_, options).run(prompts, [&](std::size_t row, TokenId id) {
     return texts[row].push(id);
@@ -317,7 +330,7 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
     inputs.encoded_attended = inputs.attended;
     const auto start = static_cast<std::int64_t>(state_->generation.decoder_start.value_or(0));
     inputs.ids = at::full({ids.size(0), 1}, start, at::kLong);
-    inputs.attended = inputs.positions = {};
+    inputs.attended = inputs.positions = at::Tensor();
   }
   return state_->model->forward(inputs).to(at::kCPU, at::kFloat);
 }

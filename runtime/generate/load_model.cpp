@@ -27,14 +27,13 @@ core::Json config_of(const core::ModelFiles& files) {
               "a model is run from its config.json and its weights, or from a GGUF file");
 }
 
-std::int64_t context_for(const Description& description, const ModelOptions& options) {
-  const std::int64_t most =
-      description.dimensions ? description.dimensions->max_positions : std::int64_t{0};
-  if (!options.context) return most > 0 ? std::min(most, kUsualContext) : kUsualContext;
+std::int64_t context_for(const LoadedModel::State& state, const ModelOptions& options) {
+  const std::int64_t trained = state.dimensions().max_positions;
+  const std::int64_t most = state.model->most_positions();
+  if (!options.context) return trained > 0 ? std::min(trained, kUsualContext) : kUsualContext;
   if (*options.context < 1 || (most > 0 && *options.context > most)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("a context of {} tokens: the model has 1 to {} positions",
-                            *options.context, most));
+    throw Error(ErrorKind::kUsage, fmt::format("a context of {} tokens: the model has 1 to {}",
+                                               *options.context, most));
   }
   return *options.context;
 }
@@ -114,7 +113,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
   state->tokenizer =
       std::async(std::launch::async, tokenizer_of, files, state->dimensions().vocabulary).share();
   const Dtype dtype = options.dtype.value_or(main_dtype(state->description));
-  state->context = context_for(state->description, options);
+  state->context = context_for(*state, options);
   state->windows = state->model->windows();
   state->windows.resize(static_cast<std::size_t>(state->dimensions().layers));
   state->generation =
