@@ -122,6 +122,7 @@ std::vector<AddedToken> read_added(const JsonValue& value) {
   std::stable_sort(tokens.begin(), tokens.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<AddedToken> result;
+  result.reserve(tokens.size());
   for (auto& [id, token] : tokens) result.push_back(std::move(token));
   return result;
 }

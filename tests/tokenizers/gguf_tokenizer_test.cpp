@@ -48,11 +48,7 @@ GgufBytes byte_level(std::string_view pre) {
 }
 
 GgufBytes sentencepiece(std::string_view kind) {
-  GgufBytes file = tokenizer(kind,
-                             {"<unk>", "<s>", "</s>", "\xE2\x96\x81", "a", "b", "ab",
-                              "\xE2\x96\x81"
-                              "a",
-                              "  ", "<t>"},
+  GgufBytes file = tokenizer(kind, {"<unk>", "<s>", "</s>", "▁", "a", "b", "ab", "▁a", "  ", "<t>"},
                              {kUnknown, kControl, kControl, kNormal, kNormal, kNormal, kNormal,
                               kNormal, kUserDefined, kUserDefined});
   file.entry("tokenizer.ggml.scores", 9,
@@ -76,7 +72,7 @@ struct Both {
   }
   // The ids, where both give the same.
   std::vector<TokenId> ids(std::string_view text) const {
-    const std::vector<TokenId> ids = file->encode_ids(text);
+    std::vector<TokenId> ids = file->encode_ids(text);
     EXPECT_EQ(written->encode_ids(text), ids) << text;
     EXPECT_EQ(written->encode(text).tokens, file->encode(text).tokens) << text;
     EXPECT_EQ(written->decode(ids), file->decode(ids)) << text;
@@ -136,22 +132,14 @@ TEST(GgufTokenizer, WritesSentencePieceBpe) {
 TEST(GgufTokenizer, WritesUnigrams) {
   GgufBytes file = sentencepiece("t5");
   const Both both(flag(file, "tokenizer.ggml.remove_extra_whitespaces", true));
-  EXPECT_THAT(both.ids("  ab  b\xE2\x96\x81 "), ElementsAre(3, 6, 3, 5, 2));
+  EXPECT_THAT(both.ids("  ab  b▁ "), ElementsAre(3, 6, 3, 5, 2));
   EXPECT_THAT(both.ids("xyb"), ElementsAre(3, 0, 5, 2));
   EXPECT_THAT(both.ids("<t> a"), ElementsAre(9, 7, 2));
   EXPECT_THAT(both.ids(" "), ElementsAre(2));
 }
 
 TEST(GgufTokenizer, WritesWordPieceAndKeepsCapitalsThatTheVocabularyHas) {
-  const std::vector<std::string> tokens{"[PAD]",
-                                        "[UNK]",
-                                        "[CLS]",
-                                        "[SEP]",
-                                        "\xE2\x96\x81"
-                                        "a",
-                                        "b",
-                                        "\xE2\x96\x81"
-                                        "b"};
+  const std::vector<std::string> tokens{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁a", "b", "▁b"};
   const std::vector<std::int32_t> types{kControl, kControl, kControl, kControl,
                                         kNormal,  kNormal,  kNormal};
   const Both both(tokenizer("bert", tokens, types).u32("tokenizer.ggml.bos_token_id", 2));
@@ -162,9 +150,7 @@ TEST(GgufTokenizer, WritesWordPieceAndKeepsCapitalsThatTheVocabularyHas) {
   EXPECT_EQ(both.written->special_tokens().bos, std::nullopt);
   EXPECT_FALSE(std::filesystem::exists(both.folder.path() / "out" / "generation_config.json"));
   std::vector<std::string> cased = tokens;
-  cased[6] =
-      "\xE2\x96\x81"
-      "B";
+  cased[6] = "▁B";
   EXPECT_THAT(Both(tokenizer("bert", cased, types)).ids("ab B b"), ElementsAre(2, 4, 5, 6, 1, 3));
 }
 
