@@ -79,7 +79,7 @@ class Builder {
     make_slots();
     fill();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
-    if (any_marked_) guard_moves();
+    if (any_marked_) forbid_moves();
   }
 
  private:
@@ -351,6 +351,15 @@ class Builder {
                     strides, placed.as_stored ? tensor.storage_offset() : 0, marked);
       tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
     }
+  }
+
+  void forbid_moves() {
+    store_->set_offloaded();
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      const at::Tensor& tensor = unit(i).tensors.front();
+      if (leaves(i) && tensor.has_storage()) store_->add_left(unit(i).name, tensor.storage());
+    }
+    guard_moves();
   }
 
   const PlacedModel& placed_;

@@ -177,7 +177,7 @@ int main() try {
   }
   std::cout << results.dump() << '\n';
   return 0;
-} catch (const haul::Error& error) {
+} catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
 }

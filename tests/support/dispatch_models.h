@@ -64,16 +64,25 @@ struct NestedImpl : ModelImpl {
 
 // The first and the last layer have one weight.
 struct TiedImpl : ModelImpl {
+  struct DecoderImpl : nn::Module {
+    explicit DecoderImpl(const at::Tensor& shared) {
+      weight = register_parameter("weight", shared);
+      bias = register_parameter("bias", torch::zeros({6}));
+    }
+    at::Tensor forward(const at::Tensor& x) { return torch::linear(x, weight, bias); }
+    at::Tensor weight, bias;
+  };
+
   TiedImpl() {
     encoder = register_module("encoder", nn::Linear(6, 6));
     middle = register_module("middle", nn::Linear(6, 6));
-    decoder = register_module("decoder", nn::Linear(6, 6));
-    decoder->weight = decoder->register_parameter("weight", encoder->weight);
+    decoder = register_module("decoder", std::make_shared<DecoderImpl>(encoder->weight));
   }
   at::Tensor forward(const at::Tensor& x) override {
-    return decoder(torch::tanh(middle(encoder(x))));
+    return decoder->forward(torch::tanh(middle(encoder(x))));
   }
-  nn::Linear encoder{nullptr}, middle{nullptr}, decoder{nullptr};
+  nn::Linear encoder{nullptr}, middle{nullptr};
+  std::shared_ptr<DecoderImpl> decoder;
 };
 
 // Tensors of the root itself, integers among them.
