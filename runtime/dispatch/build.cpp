@@ -357,7 +357,8 @@ class Builder {
     store_->set_offloaded();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
       const at::Tensor& tensor = unit(i).tensors.front();
-      if (leaves(i) && tensor.has_storage()) store_->add_left(unit(i).name, tensor.storage());
+      if (!leaves(i) || tensor.is_meta()) continue;  // which is still for the user to fill
+      store_->add_left(unit(i).name, tensor.storage());
     }
     guard_moves();
   }

@@ -24,8 +24,12 @@ class Guard final : public at::impl::VariableHooksInterface {
   void set_data(const TensorBase& tensor, const TensorBase& data) const override {
     const at::Tensor self(tensor);
     const bool same = tensor.unsafeGetTensorImpl() == data.unsafeGetTensorImpl();
-    const auto found = same ? std::nullopt : name_in_offloaded_model(self);
-    if (found || (!same && is_marked(self))) {
+    // What lies where it is used may get other values.
+    const bool moves =
+        data.device() != tensor.device() || data.scalar_type() != tensor.scalar_type();
+    const bool away = !same && is_marked(self);
+    const auto found = away || moves ? name_in_offloaded_model(self) : std::nullopt;
+    if (found || away) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("'{}' is a weight of a dispatched model, which cannot be moved or "
                               "converted: part of it is offloaded",

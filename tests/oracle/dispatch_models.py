@@ -40,13 +40,18 @@ class Nested(nn.Module):
         return self.last(x)
 
 
+def tie(model):
+    if isinstance(model, Tied):
+        model.decoder.weight = model.encoder.weight
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
         self.encoder = nn.Linear(6, 6)
         self.middle = nn.Linear(6, 6)
         self.decoder = nn.Linear(6, 6)
-        self.decoder.weight = self.encoder.weight
+        tie(self)
 
     def forward(self, x):
         return self.decoder(torch.tanh(self.middle(self.encoder(x))))

@@ -1,6 +1,8 @@
 """Carries out the scenarios of tests/support/dispatch_cases.cpp, on haul and on Accelerate."""
 
 import copy
+import functools
+import gc
 import json
 import logging
 import os
@@ -21,6 +23,8 @@ CASES = os.path.join(os.path.dirname(os.environ.get("HAUL", "build/haul")),
 OF_A_SIDE = ("folder", "offload_folder", "output")  # names in the side's own folder
 OF_THE_PEER = ("way", "peer_map")
 
+gc.freeze()  # Accelerate collects garbage after each shard: what is imported is none
+
 
 def for_haul(scenario, folder):
     scenario = copy.deepcopy(scenario)
@@ -31,12 +35,18 @@ def for_haul(scenario, folder):
     return scenario
 
 
-def haul(scenarios, folders):
-    """What haul's program saw, of each scenario a list with the built model first."""
-    request = json.dumps([for_haul(s, f) for s, f in zip(scenarios, folders)], default=str)
-    result = subprocess.run([CASES], input=request, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+@functools.cache
+def program():
+    return subprocess.Popen([CASES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def haul(scenario, folder):
+    """What haul's program saw, step by step, the built model first."""
+    running = program()
+    print(json.dumps(for_haul(scenario, folder), default=str), file=running.stdin, flush=True)
+    line = running.stdout.readline()
+    assert line, f"dispatch_cases ended with {running.wait()}"
+    return json.loads(line)
 
 
 class Log(logging.Handler):
@@ -68,8 +78,8 @@ def where(model):
 
 
 class Peer:
-    """The same with Accelerate. Loading is followed by dispatching, as it is within haul; it is done
-    in one call where the step's "way" says so. "peer_map" stands for its map where it is another."""
+    """The same with Accelerate. Loading is followed by dispatching, as it is within haul: in one
+    call where the step's "way" says so. "peer_map" is its map where that is another."""
 
     def __init__(self, scenario, folder):
         self.folder = folder
@@ -78,6 +88,7 @@ class Peer:
         else:
             with init_empty_weights():
                 self.model = models.MODELS[scenario["model"]]().eval()
+            models.tie(self.model)  # which building it empty has undone
         self.seen = [{"do": "build", "tensors": where(self.model)}]
         for step in scenario["steps"]:
             result = {"do": step["do"], "error": None}
@@ -127,7 +138,8 @@ class Peer:
         result["values"] = {n: t.detach().clone() for n, t in models.tensors_of(self.model).items()}
 
     def save(self, step, result):
-        Accelerator(cpu=True).save_model(self.model, self.at(step, "folder"), step["max_shard_size"])
+        accelerator = Accelerator(cpu=True)
+        accelerator.save_model(self.model, self.at(step, "folder"), step["max_shard_size"])
 
     def move(self, step, result):
         self.model.to(torch.double)
@@ -149,7 +161,7 @@ class World:
             (path / side).mkdir(parents=True)
 
     def checkpoint(self, kind="safetensors", without=(), extra=(), dtype=None):
-        state = {name: value if dtype is None or not value.is_floating_point() else value.to(dtype)
+        state = {name: value.to(dtype) if dtype and value.is_floating_point() else value
                  for name, value in self.state.items() if name not in without}
         state |= {name: torch.ones(2) for name in extra}
         if kind == "bin":
@@ -179,8 +191,7 @@ class World:
     def run(self, *steps, values=False):
         """What both sides saw, step by step, the built model first."""
         scenario = self.scenario(*steps, values=values)
-        [ours] = haul([scenario], [self.path / "haul"])
-        return ours, Peer(scenario, self.path / "peer").seen
+        return haul(scenario, self.path / "haul"), Peer(scenario, self.path / "peer").seen
 
     def ours(self, step):
         """What haul wrote at a step."""

@@ -28,6 +28,10 @@ def stored(folder):
     return tensors, files
 
 
+def index(folder):
+    return json.loads((folder / "model.safetensors.index.json").read_text())
+
+
 @pytest.mark.parametrize("size", [100, 10_000])
 @pytest.mark.parametrize("state", ["plain", "loaded", "dispatched"])
 @pytest.mark.parametrize("name", MAPS)
@@ -47,19 +51,22 @@ def test_each_loads_what_the_other_saved(tmp_path, name, state, size):
     assert mine.keys() == once.keys(), "a shared tensor once, under its first name"
     for key, value in mine.items():
         assert_equal(value, world.state[key])
-    assert {key for key in once if key not in other} - lost <= {"shared.weight", "shared.bias"}
-    if not lost and name not in ("tied", "twice") and state == "plain":  # one order, one cut
-        assert [f.name for f in files] == [f.name for f in other_files]
     if name == "small" and size == 100:
         assert len(files) == len(other_files) == 3
-    if size == 100:
-        index = json.loads((tmp_path / "haul/saved/model.safetensors.index.json").read_text())
-        assert index["weight_map"].keys() == mine.keys()
+    # Of what is offloaded Accelerate saves every name of a tied weight. Else the files are the same.
+    if name == "tied" and state != "plain":
+        assert {"encoder.weight", "decoder.weight"} <= other.keys()
+    elif lost:
+        assert other.keys() == once.keys() - lost
+    else:
+        assert [file.name for file in files] == [file.name for file in other_files]
+        if len(files) > 1:
+            assert index(tmp_path / "haul/saved") == index(tmp_path / "peer/saved")
 
     run = world.forward()
-    [again] = haul([world.scenario({"do": "load", "checkpoint": tmp_path / "peer/saved",
+    again = haul(world.scenario({"do": "load", "checkpoint": tmp_path / "peer/saved",
                                     "device_map": {"": "disk"}, "offload_folder": "offload",
-                                    "allow_missing": bool(lost)}, run)], [tmp_path / "haul"])
+                                    "allow_missing": bool(lost)}, run), tmp_path / "haul")
     assert set(again[1]["missing"]) == lost
     if not lost:
         assert_equal(world.ours(run), world.expected())

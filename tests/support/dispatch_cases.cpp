@@ -1,6 +1,6 @@
-// dispatch_cases: reads a JSON list of scenarios from stdin, carries each out on a model of
-// dispatch_models.h and prints a JSON list of what was seen. For the test that carries out the same
-// scenarios with another program and compares.
+// dispatch_cases: reads scenarios from stdin, a line of JSON each, carries each out on a model of
+// dispatch_models.h and prints a line of JSON with what was seen. For tests that carry out the same
+// scenarios with another program and compare.
 //
 // A scenario: "model"; "values", a checkpoint that gives a model built in the ordinary way its
 // values (without it the model is empty); "steps", a list of
@@ -10,11 +10,13 @@
 //   {"do": "forward", "input": FILE, "output": FILE}, {"do": "values", "output": FILE}
 //   {"do": "save", "folder": …, "max_shard_size": …}, {"do": "move"}, {"do": "undispatch"}
 // Seen, of each step: "tensors", where each tensor is ("cpu", "away": not resident, "meta": without
-// a value) and its dtype; "log"; "error". Steps go on after an error.
+// a value) and its dtype; "log"; "error". After an error it goes on with the next step.
 
 #include <cstdio>
 #include <iostream>
-#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -85,7 +87,7 @@ class Scenario {
     for (const Json& step : scenario["steps"]) take(step);
   }
 
-  Json seen() const { return seen_; }
+  const Json& seen() const { return seen_; }
 
  private:
   void take(const Json& step) {
@@ -170,12 +172,10 @@ class Scenario {
 }  // namespace haul::test
 
 int main() try {
-  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  haul::core::Json results = haul::core::Json::array();
-  for (const auto& scenario : haul::core::parse_json(text, "stdin")) {
-    results.push_back(haul::test::Scenario(scenario).seen());
+  for (std::string line; std::getline(std::cin, line);) {
+    const haul::test::Scenario scenario(haul::core::parse_json(line, "stdin"));
+    std::cout << scenario.seen().dump() << std::endl;
   }
-  std::cout << results.dump() << '\n';
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
