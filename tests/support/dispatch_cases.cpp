@@ -47,6 +47,7 @@ at::Tensor read_tensor(const core::Checkpoint& checkpoint, const std::string& na
 void write_tensors(const std::string& file,
                    const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   std::vector<core::HeaderTensor> headers;
+  headers.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     headers.push_back({name, runtime::to_dtype(tensor.scalar_type()), tensor.sizes().vec()});
   }

@@ -337,6 +337,7 @@ TEST_F(SmallModel, IsRunByManyThreadsAtOnce) {
   Small loaded = empty();
   load_checkpoint_in_model(loaded, checkpoint.path(), DeviceMap{{"", kDiskDevice}});
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
