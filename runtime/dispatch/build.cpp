@@ -79,7 +79,7 @@ class Builder {
     make_slots();
     fill();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
-    if (any_marked_) guard_moves();
+    if (any_marked_) forbid_moves();
   }
 
  private:
@@ -249,7 +249,7 @@ class Builder {
     }
     lane(memory_of(i))
         .fill({nullptr, file, range.offset, unit(i).size}, data_[i], {},
-              [done](std::exception_ptr error, const GpuPoint&) { done(std::move(error)); });
+              [done](const std::exception_ptr& error, const GpuPoint&) { done(error); });
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {
@@ -351,6 +351,16 @@ class Builder {
                     strides, placed.as_stored ? tensor.storage_offset() : 0, marked);
       tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
     }
+  }
+
+  void forbid_moves() {
+    store_->set_offloaded();
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      const at::Tensor& tensor = unit(i).tensors.front();
+      if (!leaves(i) || tensor.is_meta()) continue;  // which is still for the user to fill
+      store_->add_left(unit(i).name, tensor.storage());
+    }
+    guard_moves();
   }
 
   const PlacedModel& placed_;

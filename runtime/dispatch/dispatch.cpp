@@ -108,7 +108,9 @@ void undispatch(const ModelRef& model, c10::Device device) {
   std::map<const c10::StorageImpl*, std::pair<c10::Storage, c10::Storage>> moved;
   for (const runtime::ModelTensor& item : runtime::read_model(model).all) {
     const at::Tensor& tensor = item.tensor;
-    if (runtime::find_weight(tensor) == nullptr) continue;
+    const runtime::Weight* const weight = runtime::find_weight(tensor);
+    if (weight == nullptr) continue;
+    weight->store->forget_left();
     const c10::InferenceMode same_kind(tensor.is_inference());
     const c10::Storage old = tensor.storage();
     auto [entry, is_new] = moved.try_emplace(old.unsafeGetStorageImpl());

@@ -1,6 +1,7 @@
 #include "runtime/dispatch/weight_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +19,12 @@ constexpr Bytes kStaging = 256 * kMiB;
 struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<const c10::StorageImpl*, std::unique_ptr<Weight>> weights;
+  // What stayed as it was in models that are offloaded in part.
+  struct Left {
+    const WeightStore* store;
+    std::string name;
+  };
+  std::unordered_multimap<const c10::StorageImpl*, Left> left;
 };
 
 Registry& registry() {
@@ -63,8 +70,42 @@ Weight* find_weight(const at::Tensor& tensor) {
   return found == registry().weights.end() ? nullptr : found->second.get();
 }
 
+std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return std::nullopt;
+  if (const Weight* const weight = find_weight(tensor)) {
+    if (weight->store->is_offloaded()) return weight->name;
+  }
+  const std::shared_lock lock(registry().mutex);
+  const auto found = registry().left.find(tensor.storage().unsafeGetStorageImpl());
+  if (found == registry().left.end()) return std::nullopt;
+  return found->second.name;
+}
+
 WeightStore::WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets)
     : map_(std::move(map)), main_device_(main_device), budgets_(budgets) {}
+
+WeightStore::~WeightStore() {
+  forget_left();
+}
+
+void WeightStore::add_left(std::string name, const c10::Storage& storage) {
+  left_.push_back(storage.getWeakStorageImpl());
+  const std::unique_lock lock(registry().mutex);
+  registry().left.emplace(storage.unsafeGetStorageImpl(), Registry::Left{this, std::move(name)});
+}
+
+void WeightStore::forget_left() {
+  {
+    const std::unique_lock lock(registry().mutex);
+    for (const auto& storage : left_) {
+      const auto [begin, end] = registry().left.equal_range(storage._unsafe_get_target());
+      for (auto entry = begin; entry != end;) {
+        entry = entry->second.store == this ? registry().left.erase(entry) : std::next(entry);
+      }
+    }
+  }
+  left_.clear();
+}
 
 Ledger& WeightStore::ledger(c10::Device device) {
   const std::string tier = tier_name(device);

@@ -42,12 +42,17 @@ struct Weight {
 // The weight behind a tensor; null for any other tensor. The tensor keeps it alive.
 Weight* find_weight(const at::Tensor& tensor);
 
+// The name of a tensor that belongs to a model of which a part is offloaded, wherever it lies
+// itself. Nothing for any other tensor.
+std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor);
+
 // For tests: how the readers of stores that are made from now on behave.
 DiskReader::Options& disk_options();
 
 class WeightStore : public std::enable_shared_from_this<WeightStore> {
  public:
   WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets);
+  ~WeightStore();
 
   const DeviceMap& map() const { return map_; }
   c10::Device main_device() const { return main_device_; }
@@ -74,6 +79,15 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
   c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home);
 
+  // Memory of the model that was where it belongs and is none of this store's, by its name.
+  void add_left(std::string name, const c10::Storage& storage);
+  // The model is an ordinary one again: its memory is its own.
+  void forget_left();
+
+  // A part of the model is not where ops look for it.
+  bool is_offloaded() const { return offloaded_; }
+  void set_offloaded() { offloaded_ = true; }
+
   // Ops on weights of several devices have to be brought together.
   bool has_several_devices() const { return several_devices_; }
   void set_several_devices() { several_devices_ = true; }
@@ -92,6 +106,9 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
       [](c10::Device a, c10::Device b) {
         return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
       }};
+  // Held, so that no address is used again meanwhile.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;
+  bool offloaded_ = false;
   bool several_devices_ = false;
 };
 

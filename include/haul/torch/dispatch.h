@@ -76,7 +76,7 @@ struct DispatchOptions {
 struct LoadOptions : DispatchOptions {
   // Floats become this; integers stay. Nothing: the dtype that the model has.
   std::optional<Dtype> dtype = std::nullopt;
-  // Parts of names of modules whose floats stay in F32.
+  // Ends of names of modules whose floats stay in F32: "norm" is also "final_norm".
   std::vector<std::string> keep_in_fp32_modules = {};
   // Names that are in the checkpoint alone are an error, and so are those in the model alone.
   bool strict = false;
