@@ -73,13 +73,14 @@ class Builder {
                                           options.max_memory ? *options.max_memory : MaxMemory{})),
         data_(placed.units.size(), nullptr) {}
 
-  void run() {
+  std::shared_ptr<WeightStore> run() {
     lay_out();
     find_files();
     make_slots();
     fill();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
     if (any_marked_) guard_moves();
+    return store_;
   }
 
  private:
@@ -131,7 +132,9 @@ class Builder {
       }
     }
     if (to_write.empty()) return;
-    files_.merge(write_offload_file(options_.offload_folder, to_write, placed_, source_));
+    OffloadFile file = write_offload_file(options_.offload_folder, to_write, placed_, source_);
+    store_->keep(std::move(file.owner));
+    files_.merge(file.ranges);
   }
 
   // A module's own weights may all be used by one op: their bytes, and the slots that they take.
@@ -184,8 +187,10 @@ class Builder {
     any_streamed_ = !devices.empty();
     std::map<std::string, Bytes> slots;
     for (const c10::Device device : devices) {
-      slots[device.str()] = std::min(slots_for(device), streamed[device.str()]);
-      store_->add_streamer(device, slots[device.str()]);
+      const Bytes all = streamed[device.str()];
+      slots[device.str()] = placed_.whole ? all : std::min(slots_for(device), all);
+      store_->add_streamer(device, slots[device.str()],
+                           placed_.whole ? SlotMemory::kWhileUsed : SlotMemory::kKept);
     }
     for (const PlanDevice& device : placed_.plan.devices) {
       if (device.device.kind == DeviceKind::kGpu) {
@@ -196,8 +201,10 @@ class Builder {
       }
     }
     for (const c10::Device device : devices) {  // a user's map leaves the slots to us
-      if (planned_slots(device) > 0) continue;
-      store_->set_planned(device, store_->planned(tier_name(device)) + slots[device.str()]);
+      const Bytes planned = planned_slots(device);
+      if (planned > 0 && !placed_.whole) continue;
+      store_->set_planned(device,
+                          store_->planned(tier_name(device)) - planned + slots[device.str()]);
     }
   }
 
@@ -368,8 +375,9 @@ class Builder {
 
 }  // namespace
 
-void build(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options) {
-  Builder(placed, source, options).run();
+std::shared_ptr<WeightStore> build(const PlacedModel& placed, const UnitSource& source,
+                                   const DispatchOptions& options) {
+  return Builder(placed, source, options).run();
 }
 
 }  // namespace haul::runtime

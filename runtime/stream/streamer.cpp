@@ -33,11 +33,10 @@ std::optional<Error> as_error(std::exception_ptr exception) {
 
 }  // namespace
 
-Streamer::Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots)
-    : lane_(std::move(lane)),
-      ledger_(std::move(ledger)),
-      slab_(lane_->device(), slots, ledger_.reserve(Tag::kSlots, slots)),
-      arena_(slots) {}
+Streamer::Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots, SlotMemory memory)
+    : lane_(std::move(lane)), ledger_(std::move(ledger)), memory_(memory), arena_(slots) {
+  if (memory_ == SlotMemory::kKept) take_slots();
+}
 
 Streamer::~Streamer() {
   std::unique_lock lock(mutex_);
@@ -48,7 +47,7 @@ Streamer::~Streamer() {
 }
 
 Bytes Streamer::slot_size(Bytes bytes, Bytes slack) {
-  return round_up(bytes, kAlignment) + 2 * round_up(slack, kAlignment);
+  return round_up(std::max<Bytes>(bytes, 1), kAlignment) + 2 * round_up(slack, kAlignment);
 }
 
 Bytes Streamer::slot_size(const Weight& weight) const {
@@ -75,6 +74,36 @@ void Streamer::drop(int index) {
   if (weights_[index].state != State::kAway) vacate(index);
   weights_[index].dropped = true;
   changed_.notify_all();
+}
+
+void Streamer::take_slots() {
+  if (slab_) return;
+  const Bytes size = arena_.size();
+  slab_ = std::make_unique<Slab>(lane_->device(), size, ledger_.reserve(Tag::kSlots, size));
+}
+
+void Streamer::leave() {
+  std::unique_lock lock(mutex_);
+  if (memory_ == SlotMemory::kKept || !slab_) return;
+  leaving_ = true;
+  leave_unless_leased(lock);
+}
+
+void Streamer::leave_unless_leased(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [&] { return coming_ == 0 || leased_ > 0 || !leaving_; });
+  if (leased_ > 0 || !leaving_) return;  // the last release does it, or someone has
+  while (!placed_.empty()) vacate(placed_.back());
+  for (const GpuPoint& point : vacated_) wait_for(point);
+  vacated_.clear();
+  slab_.reset();
+  arena_ = Arena(arena_.size());  // the next to come begin at its start
+  leaving_ = false;
+  changed_.notify_all();
+}
+
+bool Streamer::has_slots() const {
+  const std::lock_guard lock(mutex_);
+  return slab_ != nullptr;
 }
 
 StreamCounts Streamer::counts() const {
@@ -137,7 +166,7 @@ bool Streamer::place(int index, bool for_now, std::vector<Fill>& fills) {
   while (!slot && evict_one(for_now)) slot = arena_.allocate(size);
   if (!slot) return false;
   weight.slot = *slot;
-  coming(index, slab_.data() + *slot + round_up(lane_->slack(), kAlignment), fills);
+  coming(index, slab_->data() + *slot + round_up(lane_->slack(), kAlignment), fills);
   return true;
 }
 
@@ -189,6 +218,7 @@ void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const
     }
   };
   for (;;) {
+    take_slots();
     hold(1);  // what is there stays
     if (place_all(weights, false, fills)) return;
     hold(-1);
@@ -310,7 +340,7 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
 
 void Streamer::release(std::span<const int> weights) {
   const GpuPoint used = lane_->used();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (used.event()) {
     for (const int index : weights) {
       std::vector<GpuPoint>& points = weights_[index].used;
@@ -319,6 +349,7 @@ void Streamer::release(std::span<const int> weights) {
     }
   }
   give_up(weights);
+  if (leaving_) leave_unless_leased(lock);
 }
 
 }  // namespace haul::runtime
