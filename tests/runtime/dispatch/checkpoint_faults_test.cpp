@@ -4,13 +4,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include "haul/torch/dispatch.h"
 #include "haul/torch/empty_weights.h"
 #include "tests/runtime/dispatch/layers.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/pickle_builder.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/zip_builder.h"
 
 namespace haul {
 namespace {
@@ -36,11 +37,22 @@ class CheckpointFaults : public testing::Test {
   }
   // As torch.save writes it.
   fs::path save_zip() const {
-    c10::Dict<std::string, at::Tensor> values;
-    for (const auto& item : model->named_parameters())
-      values.insert(item.key(), item.value().data());
-    const std::vector<char> bytes = torch::jit::pickle_save(values);
-    return folder.write("pytorch_model.bin", {bytes.data(), bytes.size()});
+    namespace pickled = test::pickled;
+    test::ZipBuilder zip;
+    pickled::Entries entries;
+    for (const auto& item : model->named_parameters()) {
+      const at::Tensor& value = item.value();
+      const std::string key = std::to_string(entries.size());
+      entries.emplace_back(pickled::text(item.key()),
+                           pickled::tensor(pickled::storage("FloatStorage", key, value.numel()), 0,
+                                           value.sizes().vec(), value.strides().vec()));
+      zip.parts.push_back({"archive/data/" + key,
+                           {static_cast<const char*>(value.const_data_ptr()), value.nbytes()}});
+    }
+    zip.parts.insert(zip.parts.begin(),
+                     {"archive/data.pkl", pickled::whole(pickled::ordered_dict(entries))});
+    zip.parts.push_back({"archive/version", "3\n"});
+    return folder.write("pytorch_model.bin", zip.build());
   }
   // A folder of one shard a layer.
   fs::path save_shards() const {

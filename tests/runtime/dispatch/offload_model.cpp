@@ -28,7 +28,7 @@ void limit_files(rlim_t bytes) {
   ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-void run(std::string_view checkpoint, const std::filesystem::path& folder) {
+void run(std::string_view checkpoint, const std::filesystem::path& folder, bool quit) {
   torch::nn::Sequential model{nullptr};
   std::uint64_t seed = 0;
   const char* const end = checkpoint.data() + checkpoint.size();
@@ -47,6 +47,8 @@ void run(std::string_view checkpoint, const std::filesystem::path& folder) {
                                    options);
   }
   std::printf("%.9g\n", haul::test::output_of(model));
+  std::fflush(stdout);
+  if (quit) ::_exit(0);
 }
 
 }  // namespace
@@ -62,9 +64,7 @@ int main(int argc, char** argv) {
   }
   if (argc < 3) return 2;
   try {
-    run(argv[1], argv[2]);
-    std::fflush(stdout);
-    if (quit) ::_exit(0);
+    run(argv[1], argv[2], quit);
   } catch (const haul::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
