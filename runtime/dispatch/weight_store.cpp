@@ -158,6 +158,7 @@ void OpLeases::take(std::vector<Weight*> weights) {
   std::sort(weights.begin(), weights.end(), [](const Weight* a, const Weight* b) {
     return std::pair(a->streamer, a->number) < std::pair(b->streamer, b->number);
   });
+  for (const Weight* const weight : weights) weight->store->offload_previous();
   std::vector<int> numbers;
   std::vector<std::byte*> data;
   for (std::size_t begin = 0; begin < weights.size();) {
@@ -167,7 +168,6 @@ void OpLeases::take(std::vector<Weight*> weights) {
     while (end < weights.size() && weights[end]->streamer == streamer) {
       numbers.push_back(weights[end++]->number);
     }
-    weights[begin]->store->offload_previous();
     streamer->lease(numbers, data);
     for (std::size_t i = begin; i < end; ++i) {
       weights_.push_back(weights[i]);

@@ -294,18 +294,9 @@ void Streamer::give_up(std::span<const int> weights) {
   changed_.notify_all();
 }
 
-void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data) {
-  std::vector<Fill> fills;
-  std::unique_lock lock(mutex_);
-  UseOrder::Position& position = positions_[std::this_thread::get_id()];
-  for (const int index : weights) {
-    order_.use(position, index);
-    ++counts_.leases;
-    if (weights_[index].state == State::kHere) ++counts_.hits;
-  }
-  const UseOrder::Position here = position;
-  place_or_wait(lock, weights, fills);
-  prefetch(here, fills);
+// Until it is known of all weights whether they have come.
+void Streamer::fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
+                     const std::vector<Fill>& fills) {
   if (!fills.empty()) {
     lock.unlock();
     start(fills);
@@ -315,12 +306,45 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
     return std::none_of(weights.begin(), weights.end(),
                         [&](int index) { return weights_[index].state == State::kComing; });
   };
-  if (!all_told()) {
-    const auto begin = std::chrono::steady_clock::now();
-    changed_.wait(lock, all_told);
-    ++counts_.waits;
-    counts_.wait_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (all_told()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  changed_.wait(lock, all_told);
+  ++counts_.waits;
+  counts_.wait_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// To where they were to come, unless someone else has yet to see that it failed.
+void Streamer::try_again(std::span<const int> weights, std::vector<Fill>& fills) {
+  fills.clear();
+  for (const int index : weights) {
+    Weight& weight = weights_[index];
+    if (weight.state != State::kFailed || weight.leases > 1) continue;
+    weight.state = State::kComing;
+    weight.failure.reset();
+    ++coming_;
+    fills.push_back({index, vacated_});
+  }
+}
+
+void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data) {
+  std::vector<Fill> fills;
+  std::vector<int> early;  // on their way before they were asked for
+  std::unique_lock lock(mutex_);
+  UseOrder::Position& position = positions_[std::this_thread::get_id()];
+  for (const int index : weights) {
+    order_.use(position, index);
+    ++counts_.leases;
+    if (weights_[index].state == State::kHere) ++counts_.hits;
+    if (weights_[index].state == State::kComing) early.push_back(index);
+  }
+  const UseOrder::Position here = position;
+  place_or_wait(lock, weights, fills);
+  prefetch(here, fills);
+  fetch(lock, weights, fills);
+  if (!early.empty()) {  // what made a read fail that began earlier may be over
+    try_again(early, fills);
+    fetch(lock, weights, fills);
   }
   for (const int index : weights) {
     if (weights_[index].state != State::kFailed) continue;

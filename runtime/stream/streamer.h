@@ -119,6 +119,9 @@ class Streamer {
                      std::vector<Fill>& fills);
   void prefetch(UseOrder::Position position, std::vector<Fill>& fills);
   void give_up(std::span<const int> weights);
+  void fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
+             const std::vector<Fill>& fills);
+  void try_again(std::span<const int> weights, std::vector<Fill>& fills);
   void start(const std::vector<Fill>& fills);
   void arrived(int weight, std::exception_ptr error, GpuPoint ready);
 

@@ -85,7 +85,7 @@ TEST_F(OffloadFaults, AFileThatCannotGrowIsNamedAndNothingOfItIsLeft) {
 TEST_F(OffloadFaults, AFullDiskIsNamed) {
   const std::string mount = "mount -t tmpfs -o size=3m tmpfs '" + offload.string() + "'";
   if (sh("unshare -Urm sh -c \"" + mount + "\"").exit_code != 0) {
-    GTEST_SKIP() << "no right to mount a small file system";
+    GTEST_SKIP() << "a small file system cannot be mounted here";
   }
   const test::Finished failed =
       sh("unshare -Urm sh -c \"" + mount + " && " + OFFLOAD_MODEL + " '" + checkpoint.string() +
@@ -189,7 +189,8 @@ TEST_F(OffloadFaults, AFileOfValuesInMemoryGoesWithItsModelOrWithTheNextOneAfter
 
 TEST_F(OffloadFaults, AFileOfAProcessWithTheSameNumberIsNotTaken) {
   const std::string alone = "unshare -Urpf " OFFLOAD_MODEL " ";  // each is process 1
-  if (sh("unshare -Urpf true").exit_code != 0) GTEST_SKIP() << "no right to number processes anew";
+  if (sh("unshare -Urpf true").exit_code != 0)
+    GTEST_SKIP() << "processes cannot be numbered anew here";
   torch::nn::Sequential model = test::layers(31);
   EXPECT_EQ(sh(alone + "30 '" + offload.string() + "' --quit").exit_code, 0);
   EXPECT_EQ(sh(alone + "31 '" + offload.string() + "'").out, number(test::output_of(model)));

@@ -129,6 +129,27 @@ TEST_F(StreamerTest, TellsAFailedReadAndTriesAgain) {
   for (int i = 0; i < 8; ++i) use(*streamer, {i});
 }
 
+TEST_F(StreamerTest, AReadThatBeganBeforeItWasAskedForAndFailedIsTriedAgain) {
+  std::atomic<bool> asked = false;
+  std::atomic<int> failed = 0;
+  DiskReader::Options options;
+  options.fault = [&](int, Bytes offset, Bytes size) -> std::optional<int> {
+    const bool last_weight = offset + size > 2 * kSize + 10'000;
+    if (!last_weight || failed > 0) return std::nullopt;
+    while (!asked) std::this_thread::yield();
+    ++failed;
+    return EIO;
+  };
+  const auto streamer = make(3, room(3), options);
+  use(*streamer, {0});  // and the others are on their way
+  std::jthread watch([&] {
+    while (streamer->counts().leases < 2) std::this_thread::yield();
+    asked = true;
+  });
+  use(*streamer, {2});
+  EXPECT_GT(failed, 0);
+}
+
 TEST_F(StreamerTest, ForgetsDroppedWeights) {
   const auto streamer = make(6, room(2));
   use(*streamer, {0});
