@@ -106,9 +106,10 @@ TEST_F(OffloadHooks, WorkForDirectCallsAndOnlyOnThePreviousModel) {
   EXPECT_EQ(device_map(third), kInRam) << "the first has no previous one";
   // An op on weights of both: they are there together for it, and neither waits for the other.
   const at::Tensor sum = first->parameters()[0] + second->parameters()[0];
-  EXPECT_TRUE(sum.equal(first->parameters()[0].clone().add_(second->parameters()[0])));
   EXPECT_EQ(device_map(first), kInRam);
   EXPECT_EQ(device_map(second), kInRam);
+  EXPECT_TRUE(sum.equal(first->parameters()[0].clone().add_(second->parameters()[0].clone())));
+  EXPECT_EQ(device_map(first), kOnDisk) << "the second was used alone";
 }
 
 TEST_F(OffloadHooks, KeepWhatWasWrittenWhileTheModelWasIn) {
