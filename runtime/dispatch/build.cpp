@@ -283,7 +283,7 @@ class Builder {
     }
     lane(memory_of(i))
         .fill({nullptr, file, range.offset, unit(i).size}, data_[i], {},
-              [done](std::exception_ptr error, const GpuPoint&) { done(std::move(error)); });
+              [done](const std::exception_ptr& error, const GpuPoint&) { done(error); });
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {

@@ -135,6 +135,7 @@ OffloadFile write_offload_file(const std::filesystem::path& folder,
                 "name an offload_folder");
   }
   std::vector<core::HeaderTensor> headers;
+  headers.reserve(units.size());
   for (const std::size_t unit : units) headers.push_back(header_of(placed.units[unit]));
   const std::string from = source.identity();
   const std::string identity = identity_of(headers, from);

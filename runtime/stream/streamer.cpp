@@ -351,7 +351,7 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
     Error failure = *weights_[index].failure;
     failure.add_context(fmt::format("weight '{}'", weights_[index].name));
     give_up(weights);
-    throw failure;
+    throw Error(failure);
   }
   data.clear();
   for (const int index : weights) data.push_back(weights_[index].data);
