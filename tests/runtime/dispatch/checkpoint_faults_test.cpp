@@ -56,7 +56,7 @@ class CheckpointFaults : public testing::Test {
   }
   // A folder of one shard a layer.
   fs::path save_shards() const {
-    const fs::path shards = folder.path() / "shards";
+    fs::path shards = folder.path() / "shards";
     save_model(model, shards, test::kLayersBytes / test::kLayers + 1000);
     return shards;
   }

@@ -134,6 +134,7 @@ void kill_while_it_writes(std::vector<std::string> arguments, const fs::path& of
   const pid_t child = ::fork();
   if (child == 0) {
     std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     ::execv(argv[0], argv.data());

@@ -173,6 +173,7 @@ TEST_F(OffloadHooks, MayBeUsedWhileOthersRunTheModels) {
   std::atomic<int> wrong = 0;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(3);
     for (int t = 0; t < 3; ++t) {
       threads.emplace_back([&] {
         const at::NoGradGuard none;

@@ -25,7 +25,7 @@ constexpr Bytes kSize = 50'000;
 // Weights in a file, each filled with its number; some of odd sizes.
 class StreamerTest : public testing::Test {
  protected:
-  std::unique_ptr<Streamer> make(int count, Bytes slots, DiskReader::Options options = {},
+  std::unique_ptr<Streamer> make(int count, Bytes slots, const DiskReader::Options& options = {},
                                  SlotMemory memory = SlotMemory::kKept) {
     std::string bytes;
     std::vector<Bytes> offsets;
