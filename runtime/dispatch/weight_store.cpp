@@ -130,19 +130,39 @@ Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned) {
   return *slabs_.emplace_back(std::make_unique<Slab>(device, size, std::move(reservation), pinned));
 }
 
-Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots) {
+Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots, SlotMemory memory) {
   std::unique_ptr<Lane> lane =
       device.is_cpu()
           ? make_cpu_lane(disk_)
           : make_gpu_lane(device.index(), disk_, ledger(c10::Device(c10::kCPU)), kStaging);
   return *streamers_
-              .emplace(device, std::make_unique<Streamer>(std::move(lane), ledger(device), slots))
+              .emplace(device,
+                       std::make_unique<Streamer>(std::move(lane), ledger(device), slots, memory))
               .first->second;
 }
 
 Streamer* WeightStore::streamer(c10::Device device) {
   const auto found = streamers_.find(device);
   return found == streamers_.end() ? nullptr : found->second.get();
+}
+
+DeviceMap WeightStore::map() const {
+  if (!is_here()) return map_;
+  return {{"", main_device_.is_cpu() ? kCpuDevice : gpu(main_device_.index())}};
+}
+
+bool WeightStore::is_here() const {
+  const Streamer* const streams = streamers_.empty() ? nullptr : streamers_.begin()->second.get();
+  return streams != nullptr && streams->slot_memory() == SlotMemory::kWhileUsed &&
+         streams->has_slots();
+}
+
+void WeightStore::offload() {
+  for (const auto& [device, streamer] : streamers_) streamer->leave();
+}
+
+void WeightStore::offload_previous() {
+  if (const std::shared_ptr<WeightStore> previous = previous_.lock()) previous->offload();
 }
 
 c10::Storage WeightStore::storage(std::unique_ptr<Weight> weight, Bytes size, std::byte* data) {
@@ -170,6 +190,7 @@ c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes s
   Streamer* const streams = streamer(device);
   auto weight = std::make_unique<Weight>(name, device);
   weight->streamer = streams;
+  weight->host = home.host;
   weight->number = streams->add(std::move(name), home);
   return storage(std::move(weight), size, nullptr);
 }
@@ -178,6 +199,7 @@ void OpLeases::take(std::vector<Weight*> weights) {
   std::sort(weights.begin(), weights.end(), [](const Weight* a, const Weight* b) {
     return std::pair(a->streamer, a->number) < std::pair(b->streamer, b->number);
   });
+  for (const Weight* const weight : weights) weight->store->offload_previous();
   std::vector<int> numbers;
   std::vector<std::byte*> data;
   for (std::size_t begin = 0; begin < weights.size();) {
@@ -217,15 +239,17 @@ OpLeases::~OpLeases() {
 void keep_changes(Weight& weight) {
   const std::lock_guard lock(weight.mutex);
   const Bytes size = weight.storage->nbytes();
-  if (!weight.changed) {
+  const bool has_home = weight.host != nullptr;
+  if (!has_home) {
     const c10::Device host(c10::kCPU);
     weight.changed =
         std::make_unique<Slab>(host, size, weight.store->ledger(host).reserve(Tag::kChanged, size),
                                !weight.device.is_cpu());
+    weight.host = weight.changed->data();
   }
   const auto* const data = static_cast<const std::byte*>(weight.storage->data());
-  weight.streamer->lane().read_back(weight.changed->data(), data, size);
-  weight.streamer->move_home(weight.number, {weight.changed->data(), 0, 0, size});
+  weight.streamer->lane().read_back(weight.host, data, size);
+  if (!has_home) weight.streamer->move_home(weight.number, {weight.host, 0, 0, size});
 }
 
 }  // namespace haul::runtime

@@ -34,9 +34,10 @@ struct Weight {
   std::shared_ptr<WeightStore> store;
 
   c10::StorageImpl* storage = nullptr;
-  std::mutex mutex;  // guards the two below
+  std::mutex mutex;  // guards those below
   int leases = 0;
-  std::unique_ptr<Slab> changed;  // its home once an op has written to it
+  std::byte* host = nullptr;      // its home, where that is in RAM
+  std::unique_ptr<Slab> changed;  // that home, where an op has written to one from a file
 };
 
 // The weight behind a tensor; null for any other tensor. The tensor keeps it alive.
@@ -54,7 +55,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets);
   ~WeightStore();
 
-  const DeviceMap& map() const { return map_; }
+  // The map that the model was placed by; of a model that comes as a whole, where it is now.
+  DeviceMap map() const;
   c10::Device main_device() const { return main_device_; }
   DiskReader& disk() { return *disk_; }
   const std::shared_ptr<DiskReader>& shared_disk() { return disk_; }
@@ -68,12 +70,20 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   // Memory that stays, for all of a device or tier at once. Kept until the store goes.
   Slab& add_slab(c10::Device device, Bytes size, bool pinned);
 
-  Streamer& add_streamer(c10::Device device, Bytes slots);
+  Streamer& add_streamer(c10::Device device, Bytes slots, SlotMemory memory);
   Streamer* streamer(c10::Device device);
   const std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)>&
   streamers() const {
     return streamers_;
   }
+
+  // Of a model that comes as a whole: whether it is on its device.
+  bool is_here() const;
+  // A model that comes as a whole stays until it is told to go, or the next one is used.
+  void offload();
+  // Before any weight of this store is used, that model goes.
+  void set_previous(std::weak_ptr<WeightStore> previous) { previous_ = std::move(previous); }
+  void offload_previous();
 
   // A storage for a model's tensor: at `data` where it stays, or streamed.
   c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
@@ -88,11 +98,16 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   bool is_offloaded() const { return offloaded_; }
   void set_offloaded() { offloaded_ = true; }
 
+  // Holds something until the store has gone.
+  void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
+
   // Ops on weights of several devices have to be brought together.
   bool has_several_devices() const { return several_devices_; }
   void set_several_devices() { several_devices_ = true; }
 
  private:
+  std::shared_ptr<const void> kept_;  // first, so that it goes last
+
   c10::Storage storage(std::unique_ptr<Weight> weight, Bytes size, std::byte* data);
 
   DeviceMap map_;
@@ -110,6 +125,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;
   bool offloaded_ = false;
   bool several_devices_ = false;
+  std::weak_ptr<WeightStore> previous_;
 };
 
 std::string tier_name(c10::Device device);
@@ -129,7 +145,8 @@ class OpLeases {
   std::vector<Weight*> weights_;  // sorted by streamer
 };
 
-// Keeps what an op has written into a leased weight: its home is in RAM from now on.
+// Keeps what an op has written into a leased weight: in its home in RAM, which it gets if it has
+// none.
 void keep_changes(Weight& weight);
 
 }  // namespace haul::runtime

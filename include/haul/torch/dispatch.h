@@ -158,7 +158,8 @@ void disk_offload(const ModelRef& model, const std::filesystem::path& folder,
 // Makes an ordinary model of a dispatched one: every weight on this device.
 void undispatch(const ModelRef& model, c10::Device device = c10::kCPU);
 
-// The map that a dispatched model was placed by; empty for any other model.
+// The map that a dispatched model was placed by, or of one with an OffloadHook where it is now;
+// empty for any other model.
 DeviceMap device_map(const ModelRef& model);
 
 // What a dispatched model took and moved since it was placed.
