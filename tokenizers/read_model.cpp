@@ -50,17 +50,7 @@ std::vector<Merge> read_merges(const JsonValue& value, const Vocabulary& vocabul
 }
 
 std::unique_ptr<Model> read_bpe(const JsonValue& value) {
-  if (const auto dropout = value.find("dropout"); dropout && dropout->number() != 0) {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("{}: a random tokenizer is not supported", dropout->place()));
-  }
-  BpeOptions options;
-  if (const auto unk = value.find("unk_token")) options.unk_token = std::string(unk->string());
-  options.continuing_subword_prefix = value.string_or("continuing_subword_prefix", "");
-  options.end_of_word_suffix = value.string_or("end_of_word_suffix", "");
-  options.fuse_unk = value.boolean_or("fuse_unk", false);
-  options.byte_fallback = value.boolean_or("byte_fallback", false);
-  options.ignore_merges = value.boolean_or("ignore_merges", false);
+  BpeOptions options = read_bpe_options(value);
   Vocabulary vocabulary = read_vocabulary(value.at("vocab"));
   const std::vector<Merge> merges =
       read_merges(value.at("merges"), vocabulary, options.continuing_subword_prefix.size());
@@ -105,6 +95,29 @@ std::string_view guess_type(const JsonValue& value) {
 
 }  // namespace
 
+BpeOptions read_bpe_options(const JsonValue& value) {
+  if (const auto dropout = value.find("dropout"); dropout && dropout->number() != 0) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{}: a random tokenizer is not supported", dropout->place()));
+  }
+  BpeOptions options;
+  if (const auto unk = value.find("unk_token")) options.unk_token = std::string(unk->string());
+  options.continuing_subword_prefix = value.string_or("continuing_subword_prefix", "");
+  options.end_of_word_suffix = value.string_or("end_of_word_suffix", "");
+  options.fuse_unk = value.boolean_or("fuse_unk", false);
+  options.byte_fallback = value.boolean_or("byte_fallback", false);
+  options.ignore_merges = value.boolean_or("ignore_merges", false);
+  return options;
+}
+
+WordPieceOptions read_word_piece_options(const JsonValue& value) {
+  WordPieceOptions options;
+  options.unk_token = value.at("unk_token").string();
+  options.continuing_subword_prefix = value.at("continuing_subword_prefix").string();
+  options.max_input_chars_per_word = value.at("max_input_chars_per_word").unsigned_integer();
+  return options;
+}
+
 std::unique_ptr<Model> read_model(const JsonValue& value) {
   const auto type = value.find("type");
   const std::string_view name = type ? type->string() : guess_type(value);
@@ -115,10 +128,7 @@ std::unique_ptr<Model> read_model(const JsonValue& value) {
                            std::string(value.at("unk_token").string()));
   }
   if (name == "WordPiece") {
-    WordPieceOptions options;
-    options.unk_token = value.at("unk_token").string();
-    options.continuing_subword_prefix = value.at("continuing_subword_prefix").string();
-    options.max_input_chars_per_word = value.at("max_input_chars_per_word").unsigned_integer();
+    WordPieceOptions options = read_word_piece_options(value);
     return make_word_piece(read_vocabulary(value.at("vocab")), std::move(options));
   }
   throw Error(ErrorKind::kUnsupported,

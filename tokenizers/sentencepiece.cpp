@@ -151,34 +151,6 @@ bool is_text_piece(const SentencePieceModel::Entry& entry) {
   return entry.type == PieceType::kNormal || entry.type == PieceType::kUserDefined;
 }
 
-// Every way to make a piece of two others; higher scores first.
-std::vector<Merge> make_merges(const SentencePieceModel& model, const Vocabulary& vocabulary) {
-  std::vector<std::uint32_t> order(model.entries.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return model.entries[a].score > model.entries[b].score;
-  });
-  std::vector<Merge> merges;
-  std::uint32_t rank = 0;
-  float last = std::numeric_limits<float>::infinity();
-  for (const std::uint32_t id : order) {
-    const SentencePieceModel::Entry& entry = model.entries[id];
-    if (entry.type != PieceType::kNormal || vocabulary.find(entry.text) != id) continue;
-    if (entry.score < last) ++rank;
-    last = entry.score;
-    for (std::size_t i = 1; i < entry.text.size(); ++i) {
-      if (is_continuation(entry.text[i])) continue;
-      const auto left = vocabulary.find(std::string_view(entry.text).substr(0, i));
-      const auto right = vocabulary.find(std::string_view(entry.text).substr(i));
-      if (left && right && is_text_piece(model.entries[*left]) &&
-          is_text_piece(model.entries[*right])) {
-        merges.push_back({*left, *right, id, rank});
-      }
-    }
-  }
-  return merges;
-}
-
 std::vector<double> unigram_scores(const SentencePieceModel& model) {
   float highest = -std::numeric_limits<float>::infinity();
   for (const auto& entry : model.entries) {
@@ -234,18 +206,54 @@ SentencePieceModel parse_sentencepiece(std::string_view bytes, std::string_view 
   return model;
 }
 
-Pipeline build_sentencepiece(const SentencePieceModel& model, std::string_view source) {
+Vocabulary piece_vocabulary(const SentencePieceModel& model, std::string_view source) {
   Vocabulary vocabulary;
+  vocabulary.reserve(model.entries.size(), model.entries.size() * 8);
+  for (std::size_t i = 0; i < model.entries.size(); ++i) {
+    const std::string& text = model.entries[i].text;
+    if (text.empty() || vocabulary.find(text)) {
+      refuse(source, fmt::format("piece {} is empty or given twice", i));
+    }
+    vocabulary.add(text, static_cast<std::uint32_t>(i));
+  }
+  vocabulary.finish();
+  return vocabulary;
+}
+
+std::vector<Merge> make_merges(const SentencePieceModel& model, const Vocabulary& vocabulary) {
+  std::vector<std::uint32_t> order(model.entries.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return model.entries[a].score > model.entries[b].score;
+  });
+  std::vector<Merge> merges;
+  std::uint32_t rank = 0;
+  float last = std::numeric_limits<float>::infinity();
+  for (const std::uint32_t id : order) {
+    const SentencePieceModel::Entry& entry = model.entries[id];
+    if (entry.type != PieceType::kNormal || vocabulary.find(entry.text) != id) continue;
+    if (entry.score < last) ++rank;
+    last = entry.score;
+    for (std::size_t i = 1; i < entry.text.size(); ++i) {
+      if (is_continuation(entry.text[i])) continue;
+      const auto left = vocabulary.find(std::string_view(entry.text).substr(0, i));
+      const auto right = vocabulary.find(std::string_view(entry.text).substr(i));
+      if (left && right && is_text_piece(model.entries[*left]) &&
+          is_text_piece(model.entries[*right])) {
+        merges.push_back({*left, *right, id, rank});
+      }
+    }
+  }
+  return merges;
+}
+
+Pipeline build_sentencepiece(const SentencePieceModel& model, std::string_view source) {
+  Vocabulary vocabulary = piece_vocabulary(model, source);
   std::optional<std::uint32_t> unknown;
   std::vector<AddedToken> added;
   SentencePieceRules rules;
-  vocabulary.reserve(model.entries.size(), model.entries.size() * 8);
   for (std::size_t i = 0; i < model.entries.size(); ++i) {
     const SentencePieceModel::Entry& entry = model.entries[i];
-    if (entry.text.empty() || vocabulary.find(entry.text)) {
-      refuse(source, fmt::format("piece {} is empty or given twice", i));
-    }
-    vocabulary.add(entry.text, static_cast<std::uint32_t>(i));
     if (entry.type == PieceType::kUnknown) unknown = static_cast<std::uint32_t>(i);
     if (entry.type == PieceType::kControl) {
       added.push_back({.content = entry.text, .normalized = false, .special = true});
@@ -255,7 +263,6 @@ Pipeline build_sentencepiece(const SentencePieceModel& model, std::string_view s
       if (model.is_bpe) added.push_back({.content = entry.text});
     }
   }
-  vocabulary.finish();
   Pipeline pipeline;
   if (model.is_bpe) {
     BpeOptions options;

@@ -36,6 +36,12 @@ struct SentencePieceModel {
 // characters.
 SentencePieceModel parse_sentencepiece(std::string_view bytes, std::string_view source);
 
+// The pieces and their places. Throws Error(kCorrupt) for one that is empty or given twice.
+Vocabulary piece_vocabulary(const SentencePieceModel& model, std::string_view source);
+
+// Every way to make a piece of two others; higher scores first, and equal ones of equal rank.
+std::vector<Merge> make_merges(const SentencePieceModel& model, const Vocabulary& vocabulary);
+
 Pipeline build_sentencepiece(const SentencePieceModel& model, std::string_view source);
 
 Pipeline read_sentencepiece(std::string_view bytes, std::string_view source);

@@ -6,13 +6,11 @@
 #include <string_view>
 
 #include "core/formats/gguf.h"
+#include "tokenizers/family_stages.h"
 #include "tokenizers/json_value.h"
 #include "tokenizers/pipeline.h"
 
 namespace haul::tokenizers {
-
-// A family's stages around a byte-level BPE model.
-enum class BpeFamily { kGpt2, kRoberta, kClip, kQwen2, kLlama3, kSmolLm, kGpt4o };
 
 // vocab.json and merges.txt, with the stages of the family.
 Pipeline read_vocabulary_and_merges(std::string_view vocabulary, std::string_view merges,
@@ -23,11 +21,6 @@ Pipeline read_vocabulary_lines(std::string_view text, bool lowercase, std::strin
 
 // The tokenizer inside a GGUF file.
 Pipeline read_gguf(const core::GgufHeader& header, std::string_view source);
-
-// The stages of a byte-level family, in a pipeline that has its model.
-void set_stages(Pipeline& pipeline, BpeFamily family);
-// [CLS] text [SEP], or whatever the tokens are called; nothing where the vocabulary lacks one.
-void set_bert_stages(Pipeline& pipeline, bool lowercase);
 
 // Puts one token before and one after each sequence.
 void set_ends(Pipeline& pipeline, const std::optional<std::string>& before,
@@ -42,6 +35,8 @@ struct ConfiguredClass {
   std::string name;
   bool lowercase = true;
 };
+// What a tokenizer_config.json says, from its document.
+void apply_tokenizer_config(const JsonValue& config, bool has_tokenizer_json, Pipeline& pipeline);
 ConfiguredClass read_configured_class(const std::filesystem::path& folder);
 
 }  // namespace haul::tokenizers

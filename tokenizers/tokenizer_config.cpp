@@ -122,6 +122,7 @@ std::vector<AddedToken> read_added(const JsonValue& value) {
   std::stable_sort(tokens.begin(), tokens.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<AddedToken> result;
+  result.reserve(tokens.size());
   for (auto& [id, token] : tokens) result.push_back(std::move(token));
   return result;
 }
@@ -137,30 +138,32 @@ ConfiguredClass read_configured_class(const fs::path& folder) {
   return result;
 }
 
+void apply_tokenizer_config(const JsonValue& config, bool has_tokenizer_json, Pipeline& pipeline) {
+  read_special(config, pipeline.special);
+  // Transformers passes over the clean-up where it would take spaces of the text itself.
+  pipeline.clean_up_spaces =
+      config.boolean_or("clean_up_tokenization_spaces", false) && !pipeline.model->keeps_spaces();
+  if (const auto value = config.find("chat_template")) {
+    pipeline.chat_template = read_template(*value);
+    pipeline.named_templates = read_named_templates(*value);
+  }
+  if (const auto value = config.find("added_tokens_decoder")) {
+    pipeline.added.add(read_added(*value), pipeline.model->vocabulary(), pipeline.normalizer.get());
+  }
+  const bool adds_bos = config.boolean_or("add_bos_token", false);
+  const bool adds_eos = config.boolean_or("add_eos_token", false);
+  if (!has_tokenizer_json && (adds_bos || adds_eos)) {
+    set_ends(pipeline, adds_bos ? pipeline.special.bos : std::nullopt,
+             adds_eos ? pipeline.special.eos : std::nullopt);
+  }
+}
+
 void apply_tokenizer_config(const fs::path& folder, bool has_tokenizer_json, Pipeline& pipeline) {
   if (const auto map = read_document(folder / "special_tokens_map.json")) {
     read_special(map->root(), pipeline.special);
   }
   if (const auto config = read_document(folder / "tokenizer_config.json")) {
-    const JsonValue root = config->root();
-    read_special(root, pipeline.special);
-    // Transformers passes over the clean-up where it would take spaces of the text itself.
-    pipeline.clean_up_spaces =
-        root.boolean_or("clean_up_tokenization_spaces", false) && !pipeline.model->keeps_spaces();
-    if (const auto value = root.find("chat_template")) {
-      pipeline.chat_template = read_template(*value);
-      pipeline.named_templates = read_named_templates(*value);
-    }
-    if (const auto value = root.find("added_tokens_decoder")) {
-      pipeline.added.add(read_added(*value), pipeline.model->vocabulary(),
-                         pipeline.normalizer.get());
-    }
-    const bool adds_bos = root.boolean_or("add_bos_token", false);
-    const bool adds_eos = root.boolean_or("add_eos_token", false);
-    if (!has_tokenizer_json && (adds_bos || adds_eos)) {
-      set_ends(pipeline, adds_bos ? pipeline.special.bos : std::nullopt,
-               adds_eos ? pipeline.special.eos : std::nullopt);
-    }
+    apply_tokenizer_config(config->root(), has_tokenizer_json, pipeline);
   }
   read_template_files(folder, pipeline);
 }

@@ -125,15 +125,7 @@ AddedToken read_added_token(const JsonValue& value) {
   return token;
 }
 
-Pipeline read_tokenizer_json(std::string_view json, std::string_view source) {
-  const core::BigJson document(json, source);
-  const JsonValue root(document.root(), std::string(source));
-  if (const auto version = root.find("version"); version && version->string() != "1.0") {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("{}: version '{}', and only 1.0 is known", source, version->string()));
-  }
-  Pipeline pipeline;
-  pipeline.model = read_model(root.at("model"));
+void read_stages(const JsonValue& root, Pipeline& pipeline) {
   if (const auto value = root.find("normalizer")) {
     pipeline.normalizer = read_normalizer(*value, false);
     pipeline.later_normalizer = read_normalizer(*value, true);
@@ -152,6 +144,18 @@ Pipeline read_tokenizer_json(std::string_view json, std::string_view source) {
     pipeline.post_processor = read_post_processor(*value);
   }
   if (const auto value = root.find("decoder")) pipeline.decoder = read_decoder(*value);
+}
+
+Pipeline read_tokenizer_json(std::string_view json, std::string_view source) {
+  const core::BigJson document(json, source);
+  const JsonValue root(document.root(), std::string(source));
+  if (const auto version = root.find("version"); version && version->string() != "1.0") {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{}: version '{}', and only 1.0 is known", source, version->string()));
+  }
+  Pipeline pipeline;
+  pipeline.model = read_model(root.at("model"));
+  read_stages(root, pipeline);
   if (const auto value = root.find("truncation")) pipeline.truncation = read_truncation(*value);
   if (const auto value = root.find("padding")) pipeline.padding = read_padding(*value);
   if (const auto value = root.find("added_tokens")) {

@@ -12,8 +12,14 @@ namespace haul::tokenizers {
 
 Pipeline read_tokenizer_json(std::string_view json, std::string_view source);
 
+// All stages but the model, from the whole document.
+void read_stages(const JsonValue& root, Pipeline& pipeline);
+
 // The parts, each from its own object.
 std::unique_ptr<Model> read_model(const JsonValue& value);
+// What the object says besides vocabulary and merges.
+BpeOptions read_bpe_options(const JsonValue& value);
+WordPieceOptions read_word_piece_options(const JsonValue& value);
 // Without whatever puts text in front, when `later` is set.
 std::unique_ptr<Normalizer> read_normalizer(const JsonValue& value, bool later);
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(const JsonValue& value);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
-#include "tokenizers/scanners.h"
 #include "tokenizers/sources.h"
 #include "tokenizers/tokenizer_json.h"
 #include "tokenizers/utf8.h"
@@ -22,28 +21,11 @@ void for_each_line(std::string_view text, Take&& take) {
   }
 }
 
-std::unique_ptr<PreTokenizer> split_then_bytes(Scanner scanner, SplitBehavior behavior,
-                                               bool invert) {
-  const std::string pattern(pattern_of(scanner));
-  std::vector<std::unique_ptr<PreTokenizer>> parts;
-  parts.push_back(make_split(make_regex(pattern), behavior, invert, pattern));
-  parts.push_back(make_byte_level(false, false));
-  return make_pre_tokenizer_sequence(std::move(parts));
-}
-
-std::unique_ptr<PreTokenizer> digits_then_bytes() {
-  std::vector<std::unique_ptr<PreTokenizer>> parts;
-  parts.push_back(make_digits(true));
-  parts.push_back(make_byte_level(false, true));
-  return make_pre_tokenizer_sequence(std::move(parts));
-}
-
-std::unique_ptr<Normalizer> clip_normalizer() {
-  std::vector<std::unique_ptr<Normalizer>> parts;
-  parts.push_back(make_normal_form(NormalForm::kNfc));
-  parts.push_back(make_replace(make_regex(R"(\s+)"), " ", ReplaceTraits{}));
-  parts.push_back(make_lowercase());
-  return make_normalizer_sequence(std::move(parts));
+// Reads the stages that a family's document describes.
+void set_stages(const core::Json& stages, Pipeline& pipeline) {
+  const std::string text = stages.dump();
+  const core::BigJson document(text, "stages");
+  read_stages(JsonValue(document.root(), "stages"), pipeline);
 }
 
 std::optional<NamedId> find_named(const Pipeline& pipeline, const std::string& token) {
@@ -61,6 +43,25 @@ void add_special(Pipeline& pipeline, const std::vector<std::string>& tokens) {
     }
   }
   pipeline.added.add(added, pipeline.model->vocabulary(), pipeline.normalizer.get());
+}
+
+void set_family(BpeFamily family, Pipeline& pipeline) {
+  set_stages(byte_level_stages(family), pipeline);
+  if (family == BpeFamily::kClip) {
+    add_special(pipeline, {"<|startoftext|>", "<|endoftext|>"});
+    const auto sep = find_named(pipeline, "<|endoftext|>");
+    const auto cls = find_named(pipeline, "<|startoftext|>");
+    pipeline.post_processor =
+        sep && cls ? make_roberta_processor(*sep, *cls, false, false) : nullptr;
+  } else if (family == BpeFamily::kRoberta) {
+    add_special(pipeline, {"<s>", "</s>", "<unk>", "<pad>", "<mask>"});
+    const auto sep = find_named(pipeline, "</s>");
+    const auto cls = find_named(pipeline, "<s>");
+    pipeline.post_processor =
+        sep && cls ? make_roberta_processor(*sep, *cls, true, false) : nullptr;
+  } else {
+    add_special(pipeline, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"});
+  }
 }
 
 }  // namespace
@@ -96,51 +97,8 @@ Pipeline read_vocabulary_and_merges(std::string_view vocabulary_json, std::strin
   }
   Pipeline pipeline;
   pipeline.model = make_bpe(std::move(vocabulary), merges, std::move(options));
-  set_stages(pipeline, family);
+  set_family(family, pipeline);
   return pipeline;
-}
-
-void set_stages(Pipeline& pipeline, BpeFamily family) {
-  pipeline.decoder = make_byte_level_decoder();
-  switch (family) {
-    case BpeFamily::kGpt2:
-    case BpeFamily::kRoberta:
-      pipeline.pre_tokenizer = make_byte_level(false, true);
-      break;
-    case BpeFamily::kSmolLm:
-      pipeline.pre_tokenizer = digits_then_bytes();
-      break;
-    case BpeFamily::kQwen2:
-      pipeline.normalizer = make_normal_form(NormalForm::kNfc);
-      pipeline.later_normalizer = make_normal_form(NormalForm::kNfc);
-      pipeline.pre_tokenizer = split_then_bytes(Scanner::kQwen2, SplitBehavior::kIsolated, false);
-      break;
-    case BpeFamily::kLlama3:
-      pipeline.pre_tokenizer = split_then_bytes(Scanner::kCl100k, SplitBehavior::kIsolated, false);
-      break;
-    case BpeFamily::kGpt4o:
-      pipeline.pre_tokenizer = split_then_bytes(Scanner::kO200k, SplitBehavior::kIsolated, false);
-      break;
-    case BpeFamily::kClip:
-      pipeline.normalizer = clip_normalizer();
-      pipeline.later_normalizer = clip_normalizer();
-      pipeline.pre_tokenizer = split_then_bytes(Scanner::kClip, SplitBehavior::kRemoved, true);
-      break;
-  }
-  if (family == BpeFamily::kClip) {
-    add_special(pipeline, {"<|startoftext|>", "<|endoftext|>"});
-    const auto sep = find_named(pipeline, "<|endoftext|>");
-    const auto cls = find_named(pipeline, "<|startoftext|>");
-    if (sep && cls) pipeline.post_processor = make_roberta_processor(*sep, *cls, false, false);
-  } else if (family == BpeFamily::kRoberta) {
-    add_special(pipeline, {"<s>", "</s>", "<unk>", "<pad>", "<mask>"});
-    const auto sep = find_named(pipeline, "</s>");
-    const auto cls = find_named(pipeline, "<s>");
-    if (sep && cls) pipeline.post_processor = make_roberta_processor(*sep, *cls, true, false);
-  } else {
-    pipeline.post_processor = make_byte_level_processor(false, false);
-    add_special(pipeline, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"});
-  }
 }
 
 Pipeline read_vocabulary_lines(std::string_view text, bool lowercase, std::string_view source) {
@@ -156,40 +114,18 @@ Pipeline read_vocabulary_lines(std::string_view text, bool lowercase, std::strin
   vocabulary.finish();
   Pipeline pipeline;
   pipeline.model = make_word_piece(std::move(vocabulary), {});
-  set_bert_stages(pipeline, lowercase);
-  return pipeline;
-}
-
-void set_bert_stages(Pipeline& pipeline, bool lowercase) {
-  const BertOptions options{true, true, lowercase, lowercase};
-  pipeline.normalizer = make_bert_normalizer(options);
-  pipeline.later_normalizer = make_bert_normalizer(options);
-  pipeline.pre_tokenizer = make_bert_pre_tokenizer();
-  pipeline.decoder = make_word_piece_decoder("##", true);
   add_special(pipeline, {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"});
-  const auto sep = find_named(pipeline, "[SEP]");
-  const auto cls = find_named(pipeline, "[CLS]");
-  if (sep && cls) pipeline.post_processor = make_bert_processor(*sep, *cls);
+  set_stages(bert_stages(lowercase, find_named(pipeline, "[CLS]"), find_named(pipeline, "[SEP]")),
+             pipeline);
+  return pipeline;
 }
 
 void set_ends(Pipeline& pipeline, const std::optional<std::string>& before,
               const std::optional<std::string>& after) {
-  std::vector<TemplatePiece> single;
-  std::vector<TemplatePiece> pair;
-  const auto put_special = [&](const std::optional<std::string>& token, std::uint32_t type_id,
-                               std::vector<TemplatePiece>& pieces) {
-    if (!token) return;
-    const auto named = find_named(pipeline, *token);
-    if (named) pieces.push_back({TemplatePiece::Kind::kSpecial, type_id, {*named}});
+  const auto find = [&](const std::optional<std::string>& token) {
+    return token ? find_named(pipeline, *token) : std::nullopt;
   };
-  put_special(before, 0, single);
-  single.push_back({TemplatePiece::Kind::kFirst, 0, {}});
-  put_special(after, 0, single);
-  pair = single;
-  put_special(before, 1, pair);
-  pair.push_back({TemplatePiece::Kind::kSecond, 1, {}});
-  put_special(after, 1, pair);
-  pipeline.post_processor = make_template_processor(std::move(single), std::move(pair));
+  set_stages({{"post_processor", surround(find(before), find(after))}}, pipeline);
 }
 
 }  // namespace haul::tokenizers

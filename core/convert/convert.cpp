@@ -8,8 +8,10 @@
 #include "core/convert/side_files.h"
 #include "core/describe/transformers_tensors.h"
 #include "core/formats/cast.h"
+#include "core/formats/gguf.h"
 #include "core/formats/sharded_writer.h"
 #include "haul/error.h"
+#include "tokenizers/gguf_files.h"
 
 namespace haul::core {
 namespace {
@@ -41,6 +43,25 @@ void refuse_full_disk(const fs::path& folder, Bytes needed) {
               "free some space on this disk, or choose another folder");
 }
 
+// The files of the tokenizer inside a GGUF file; none where it has none, and a note where haul does
+// not know its kind.
+std::vector<tokenizers::TextFile> inner_tokenizer(const Checkpoint& checkpoint,
+                                                  std::vector<std::string>& notes) {
+  if (checkpoint.format() != CheckpointFormat::kGguf) return {};
+  const MappedFile& file = checkpoint.files().front();
+  const std::string source = file.path().string();
+  try {
+    return tokenizers::make_gguf_files(parse_gguf(file.bytes(), source), source);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUnsupported) {
+      notes.push_back(fmt::format("no tokenizer is written: {}", error.what()));
+    } else if (error.kind() != ErrorKind::kNotFound) {
+      throw;
+    }
+    return {};
+  }
+}
+
 }  // namespace
 
 ConvertResult convert(const fs::path& input, const fs::path& output,
@@ -57,14 +78,17 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
   OutputFolder folder(output);
   refuse_full_disk(folder.path(), plan.total_size);
   ConvertResult result;
+  result.notes = checkpoint.notes();
+  std::vector<tokenizers::TextFile> made = inner_tokenizer(checkpoint, result.notes);
   const fs::path beside = fs::is_directory(input) ? input : input.parent_path();
-  result.files = copy_side_files(beside, folder.path(), options.dtype);
-  if (out.config()) {
-    constexpr const char* kConfig = "config.json";
-    write_file_atomically(folder.path() / kConfig, out.config()->dump(2) + "\n");
-    std::erase(result.files, kConfig);
-    result.files.emplace_back(kConfig);
+  result.files = copy_side_files(beside, folder.path(), options.dtype, made.empty());
+  if (out.config()) made.push_back({"config.json", out.config()->dump(2) + "\n"});
+  for (const tokenizers::TextFile& file : made) {
+    write_file_atomically(folder.path() / file.name, file.text);
+    std::erase(result.files, file.name);
+    result.files.push_back(file.name);
   }
+  made = {};
 
   Progress progress("converting", plan.total_size);
   write_shards(folder.path(), tensors, output_metadata(checkpoint), plan,
@@ -82,7 +106,6 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
   result.format = checkpoint.format();
   result.tensors = tensors.size();
   result.bytes = plan.total_size;
-  result.notes = checkpoint.notes();
   if (!out.note().empty()) result.notes.push_back(out.note());
   return result;
 }

@@ -32,7 +32,7 @@ struct ConvertResult {
 // tensor. The folder appears at the end, whole; it must not exist before, or be empty. Every name
 // is written with its own bytes, also where several share one storage, so no loader misses one.
 // A GGUF file of a family that haul maps is written as Transformers has the model, with a config
-// made of the metadata, whatever lies beside it.
+// made of the metadata, whatever lies beside it; so is the tokenizer inside any GGUF file.
 // Draws a progress bar on stderr.
 ConvertResult convert(const std::filesystem::path& input, const std::filesystem::path& output,
                       const ConvertOptions& options);

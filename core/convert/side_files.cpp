@@ -13,24 +13,25 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConfig = "config.json";
 
-constexpr std::array<std::string_view, 18> kFiles{kConfig,
-                                                  "generation_config.json",
-                                                  "tokenizer.json",
-                                                  "tokenizer_config.json",
-                                                  "special_tokens_map.json",
-                                                  "added_tokens.json",
-                                                  "vocab.json",
-                                                  "merges.txt",
-                                                  "vocab.txt",
-                                                  "tokenizer.model",
-                                                  "spiece.model",
-                                                  "sentencepiece.bpe.model",
-                                                  "chat_template.jinja",
-                                                  "chat_template.json",
-                                                  "preprocessor_config.json",
-                                                  "processor_config.json",
-                                                  "image_processor_config.json",
-                                                  "video_preprocessor_config.json"};
+constexpr std::array<std::string_view, 6> kModelFiles{kConfig,
+                                                      "generation_config.json",
+                                                      "preprocessor_config.json",
+                                                      "processor_config.json",
+                                                      "image_processor_config.json",
+                                                      "video_preprocessor_config.json"};
+
+constexpr std::array<std::string_view, 12> kTokenizerFiles{"tokenizer.json",
+                                                           "tokenizer_config.json",
+                                                           "special_tokens_map.json",
+                                                           "added_tokens.json",
+                                                           "vocab.json",
+                                                           "merges.txt",
+                                                           "vocab.txt",
+                                                           "tokenizer.model",
+                                                           "spiece.model",
+                                                           "sentencepiece.bpe.model",
+                                                           "chat_template.jinja",
+                                                           "chat_template.json"};
 
 // Transformers loads weights in the type that the config names.
 std::string with_dtype(const fs::path& config, Dtype dtype) {
@@ -44,9 +45,11 @@ std::string with_dtype(const fs::path& config, Dtype dtype) {
 }  // namespace
 
 std::vector<std::string> copy_side_files(const fs::path& from, const fs::path& to,
-                                         std::optional<Dtype> dtype) {
+                                         std::optional<Dtype> dtype, bool tokenizer) {
+  std::vector<std::string_view> names(kModelFiles.begin(), kModelFiles.end());
+  if (tokenizer) names.insert(names.end(), kTokenizerFiles.begin(), kTokenizerFiles.end());
   std::vector<std::string> copied;
-  for (const std::string_view name : kFiles) {
+  for (const std::string_view name : names) {
     const fs::path source = from / name;
     std::error_code ignored;
     if (!fs::is_regular_file(source, ignored)) continue;

@@ -35,6 +35,8 @@ class SafetensorsWriter {
 
   // The next bytes, in pieces of any size.
   void write(std::span<const std::byte> bytes);
+  // Of the file, until it is committed.
+  int descriptor() const { return file_.descriptor(); }
   // Throws Error(kInternal) unless exactly the bytes that the header announces were written.
   void commit();
 

@@ -1,7 +1,11 @@
 #include "runtime/dispatch/build.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -30,6 +34,29 @@ constexpr int kThreads = 4;
 
 Bytes round_up(Bytes size) {
   return (size + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
+}
+
+// By calls, not through a map: a file that is cut short meanwhile then fails and does not end the
+// process.
+void read_small(const UnitSource::FileRange& range, Bytes size, std::byte* to) {
+  const int fd = ::open(range.file.c_str(), O_RDONLY | O_CLOEXEC);
+  ssize_t count = -1;
+  Bytes done = 0;
+  while (fd >= 0 && done < size) {
+    count = ::pread(fd, to + done, size - done, static_cast<off_t>(range.offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<Bytes>(count);
+  }
+  const int code = count < 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
+  if (done == size && fd >= 0) return;
+  if (code != 0) {
+    throw Error(code == ENOENT ? ErrorKind::kNotFound : ErrorKind::kResource,
+                fmt::format("{}: cannot read: {}", range.file.string(), std::strerror(code)));
+  }
+  throw Error(ErrorKind::kCorrupt, fmt::format("{}: has {} bytes where {} should be at offset {}",
+                                               range.file.string(), done, size, range.offset));
 }
 
 // The first of several failures, and the end of work that others do.
@@ -73,13 +100,14 @@ class Builder {
                                           options.max_memory ? *options.max_memory : MaxMemory{})),
         data_(placed.units.size(), nullptr) {}
 
-  void run() {
+  std::shared_ptr<WeightStore> run() {
     lay_out();
     find_files();
     make_slots();
     fill();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
-    if (any_marked_) guard_moves();
+    if (any_marked_) forbid_moves();
+    return store_;
   }
 
  private:
@@ -131,7 +159,9 @@ class Builder {
       }
     }
     if (to_write.empty()) return;
-    files_.merge(write_offload_file(options_.offload_folder, to_write, placed_, source_));
+    OffloadFile file = write_offload_file(options_.offload_folder, to_write, placed_, source_);
+    store_->keep(std::move(file.owner));
+    files_.merge(file.ranges);
   }
 
   // A module's own weights may all be used by one op: their bytes, and the slots that they take.
@@ -184,8 +214,10 @@ class Builder {
     any_streamed_ = !devices.empty();
     std::map<std::string, Bytes> slots;
     for (const c10::Device device : devices) {
-      slots[device.str()] = std::min(slots_for(device), streamed[device.str()]);
-      store_->add_streamer(device, slots[device.str()]);
+      const Bytes all = streamed[device.str()];
+      slots[device.str()] = placed_.whole ? all : std::min(slots_for(device), all);
+      store_->add_streamer(device, slots[device.str()],
+                           placed_.whole ? SlotMemory::kWhileUsed : SlotMemory::kKept);
     }
     for (const PlanDevice& device : placed_.plan.devices) {
       if (device.device.kind == DeviceKind::kGpu) {
@@ -196,8 +228,10 @@ class Builder {
       }
     }
     for (const c10::Device device : devices) {  // a user's map leaves the slots to us
-      if (planned_slots(device) > 0) continue;
-      store_->set_planned(device, store_->planned(tier_name(device)) + slots[device.str()]);
+      const Bytes planned = planned_slots(device);
+      if (planned > 0 && !placed_.whole) continue;
+      store_->set_planned(device,
+                          store_->planned(tier_name(device)) - planned + slots[device.str()]);
     }
   }
 
@@ -249,7 +283,7 @@ class Builder {
     }
     lane(memory_of(i))
         .fill({nullptr, file, range.offset, unit(i).size}, data_[i], {},
-              [done](std::exception_ptr error, const GpuPoint&) { done(std::move(error)); });
+              [done](const std::exception_ptr& error, const GpuPoint&) { done(error); });
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {
@@ -290,6 +324,25 @@ class Builder {
     const bool host = memory_of(i).is_cpu();
     std::vector<std::byte> buffer(host ? 0 : unit(i).size);
     std::byte* const to = host ? data_[i] : buffer.data();
+    if (const auto range = source_.file_of(i)) {
+      read_small(*range, unit(i).size, to);
+    } else {
+      make(i, to);
+    }
+    if (host) return;
+    GpuPoint ready;
+    std::exception_ptr failure;
+    lane(memory_of(i))
+        .fill({buffer.data(), 0, 0, unit(i).size}, data_[i], {},
+              [&](std::exception_ptr error, GpuPoint point) {
+                failure = std::move(error);
+                ready = std::move(point);
+              });
+    if (failure) std::rethrow_exception(failure);
+    wait_for(ready);
+  }
+
+  void make(std::size_t i, std::byte* to) {
     Bytes at = 0;
     source_.stream(i, [&](std::span<const std::byte> piece) {
       if (piece.size() > unit(i).size - at) {
@@ -303,17 +356,6 @@ class Builder {
       throw Error(ErrorKind::kCorrupt,
                   fmt::format("{} bytes where its shape needs {}", at, unit(i).size));
     }
-    if (host) return;
-    GpuPoint ready;
-    std::exception_ptr failure;
-    lane(memory_of(i))
-        .fill({buffer.data(), 0, 0, unit(i).size}, data_[i], {},
-              [&](std::exception_ptr error, GpuPoint point) {
-                failure = std::move(error);
-                ready = std::move(point);
-              });
-    if (failure) std::rethrow_exception(failure);
-    wait_for(ready);
   }
 
   Lane& lane(c10::Device device) {
@@ -353,6 +395,16 @@ class Builder {
     }
   }
 
+  void forbid_moves() {
+    store_->set_offloaded();
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      const at::Tensor& tensor = unit(i).tensors.front();
+      if (!leaves(i) || tensor.is_meta()) continue;  // which is still for the user to fill
+      store_->add_left(unit(i).name, tensor.storage());
+    }
+    guard_moves();
+  }
+
   const PlacedModel& placed_;
   const UnitSource& source_;
   const DispatchOptions& options_;
@@ -368,8 +420,9 @@ class Builder {
 
 }  // namespace
 
-void build(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options) {
-  Builder(placed, source, options).run();
+std::shared_ptr<WeightStore> build(const PlacedModel& placed, const UnitSource& source,
+                                   const DispatchOptions& options) {
+  return Builder(placed, source, options).run();
 }
 
 }  // namespace haul::runtime

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -14,6 +15,8 @@
 #include "runtime/dispatch/placement.h"
 
 namespace haul::runtime {
+
+class WeightStore;
 
 // Where the bytes of the units come from. `fill` and `stream` may be called by several threads.
 class UnitSource {
@@ -30,12 +33,15 @@ class UnitSource {
   virtual void stream(std::size_t unit,
                       const std::function<void(std::span<const std::byte>)>& sink) const = 0;
   // For weights that have to be written to the offload folder: equal only for equal bytes. Empty:
-  // unknown, so nothing that lies there is trusted.
+  // unknown, so nothing that lies there is trusted, and what is written serves this model alone.
   virtual std::string identity() const = 0;
   // Whether a unit is to be left as it is: it has no value, or is where a CPU uses it.
   virtual bool leaves(std::size_t unit) const = 0;
 };
 
-void build(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options);
+// The store lives as long as the model does; of a model that stays as it was, no longer than what
+// is returned.
+std::shared_ptr<WeightStore> build(const PlacedModel& placed, const UnitSource& source,
+                                   const DispatchOptions& options);
 
 }  // namespace haul::runtime

@@ -25,15 +25,20 @@ namespace haul::runtime {
 namespace {
 
 enum class Touch : std::uint8_t {
-  kData,  // reads or writes elements
-  kView,  // makes another view of the same memory and looks at none of it
-  kCopy,  // copies between devices by itself
+  kData,        // reads or writes elements
+  kStatistics,  // likewise, and in training writes to running statistics, which its schema hides
+  kView,        // makes another view of the same memory and looks at none of it
+  kCopy,        // copies between devices by itself
 };
 
 // A view by its schema, which a real kernel keeps to; composite ops (reshape, contiguous) may copy.
 Touch touch_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.name() == "aten::copy_" || schema.name() == "aten::_to_copy") return Touch::kCopy;
+  if (!schema.is_mutable() && schema.argumentIndexWithName("running_mean") &&
+      schema.argumentIndexWithName("training")) {
+    return Touch::kStatistics;
+  }
   if (schema.returns().empty() ||
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
     return Touch::kData;
@@ -150,10 +155,14 @@ void mark_outputs(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-void keep_written(const c10::OperatorHandle& op, Arguments arguments) {
+bool is_written(const c10::Argument& argument, bool statistics) {
+  if (statistics && argument.name().starts_with("running_")) return true;
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+void keep_written(const c10::OperatorHandle& op, Arguments arguments, bool statistics) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const c10::AliasInfo* const alias = op.schema().arguments()[i].alias_info();
-    if (alias == nullptr || !alias->isWrite()) continue;
+    if (!is_written(op.schema().arguments()[i], statistics)) continue;
     for_each_tensor(arguments[i], [](const at::Tensor& tensor) {
       Weight* const weight = tensor.defined() ? find_weight(tensor) : nullptr;
       if (weight != nullptr && weight->streamer != nullptr) keep_changes(*weight);
@@ -178,12 +187,16 @@ void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       bring_inputs(op, *last_device, stack);
     }
   }
+  const bool statistics =
+      touch == Touch::kStatistics &&
+      (*stack)[stack->size() - count + *op.schema().argumentIndexWithName("training")].toBool();
   std::vector<c10::IValue> written;  // the call takes the arguments off the stack
-  if (op.schema().is_mutable()) written = Arguments(*stack).slice(stack->size() - count).vec();
+  if (statistics || op.schema().is_mutable())
+    written = Arguments(*stack).slice(stack->size() - count).vec();
   OpLeases leases;
   leases.take(found.streamed);
   op.callBoxed(stack);
-  keep_written(op, written);
+  keep_written(op, written, statistics);
   if (found.several_devices) mark_outputs(op, stack);
 }
 

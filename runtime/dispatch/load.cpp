@@ -94,9 +94,27 @@ void say(const LoadOptions& options, const std::string& line) {
   }
 }
 
+// A tensor with several names has one place: that of its first name.
+void say_split_ties(const ModelTensors& model, const Placement& placement,
+                    const LoadOptions& options) {
+  const DeviceMap* const map = std::get_if<DeviceMap>(&placement);
+  if (map == nullptr) return;
+  for (const std::vector<std::string>& names : model.description.tied) {
+    const std::optional<Device> first = device_of(*map, names.front());
+    const bool together = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return device_of(*map, name) == first;
+    });
+    if (together || !first) continue;
+    say(options, fmt::format("note: the device map splits {}, which are one tensor: it goes to {}",
+                             fmt::join(names, ", "), to_string(*first)));
+  }
+}
+
 bool stays_wide(const std::string& name, const LoadOptions& options) {
   return std::any_of(options.keep_in_fp32_modules.begin(), options.keep_in_fp32_modules.end(),
-                     [&](const std::string& part) { return name.find(part) != std::string::npos; });
+                     [&](const std::string& part) {
+                       return name == part || name.find(part + ".") != std::string::npos;
+                     });
 }
 
 // The dtype that each tensor of the model gets: floats are cast, others stay as they are stored.
@@ -216,6 +234,7 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
     say(options, fmt::format("note: {}: names that the checkpoint does not have, {}",
                              checkpoint.string(), listed(match.report.missing)));
   }
+  say_split_ties(tensors, placement, options);
   const PlacedModel placed = place_units(tensors, types_of(tensors, match, stored, options),
                                          Memory::kFresh, placement, options);
   CheckpointSource source(opened, match);

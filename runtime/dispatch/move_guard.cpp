@@ -8,7 +8,9 @@
 #include "runtime/dispatch/weight_store.h"
 
 // Module::to gives each parameter new data, one after the other, through torch's hooks. These here
-// stand in front of torch's own, look at that one call, and pass everything on.
+// stand in front of torch's own, look at that one call, and pass everything on. They refuse the
+// first tensor of a model that is offloaded in part, whether that one is or not, so that none
+// moves.
 
 namespace haul::runtime {
 namespace {
@@ -22,12 +24,16 @@ class Guard final : public at::impl::VariableHooksInterface {
   void set_data(const TensorBase& tensor, const TensorBase& data) const override {
     const at::Tensor self(tensor);
     const bool same = tensor.unsafeGetTensorImpl() == data.unsafeGetTensorImpl();
-    if (!same && is_marked(self)) {
-      const Weight* const weight = find_weight(self);
+    // What lies where it is used may get other values.
+    const bool moves =
+        data.device() != tensor.device() || data.scalar_type() != tensor.scalar_type();
+    const bool away = !same && is_marked(self);
+    const auto found = away || moves ? name_in_offloaded_model(self) : std::nullopt;
+    if (found || away) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("'{}' is a weight of a dispatched model, which cannot be moved or "
                               "converted: part of it is offloaded",
-                              weight == nullptr ? "a tensor" : weight->name),
+                              found.value_or("a tensor")),
                   "call haul::undispatch first, or load it again with another device map or dtype");
     }
     torch_->set_data(tensor, data);

@@ -45,6 +45,7 @@ struct PlacedModel {
   Plan plan;
   c10::Device main_device = c10::kCPU;
   std::vector<Unit> units;  // in the model's order
+  bool whole = false;       // it comes as a whole, into slots that are taken for as long
 };
 
 enum class Memory {

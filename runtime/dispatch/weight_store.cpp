@@ -1,6 +1,7 @@
 #include "runtime/dispatch/weight_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +19,12 @@ constexpr Bytes kStaging = 256 * kMiB;
 struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<const c10::StorageImpl*, std::unique_ptr<Weight>> weights;
+  // What stayed as it was in models that are offloaded in part.
+  struct Left {
+    const WeightStore* store;
+    std::string name;
+  };
+  std::unordered_multimap<const c10::StorageImpl*, Left> left;
 };
 
 Registry& registry() {
@@ -63,8 +70,42 @@ Weight* find_weight(const at::Tensor& tensor) {
   return found == registry().weights.end() ? nullptr : found->second.get();
 }
 
+std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return std::nullopt;
+  if (const Weight* const weight = find_weight(tensor)) {
+    if (weight->store->is_offloaded()) return weight->name;
+  }
+  const std::shared_lock lock(registry().mutex);
+  const auto found = registry().left.find(tensor.storage().unsafeGetStorageImpl());
+  if (found == registry().left.end()) return std::nullopt;
+  return found->second.name;
+}
+
 WeightStore::WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets)
     : map_(std::move(map)), main_device_(main_device), budgets_(budgets) {}
+
+WeightStore::~WeightStore() {
+  forget_left();
+}
+
+void WeightStore::add_left(std::string name, const c10::Storage& storage) {
+  left_.push_back(storage.getWeakStorageImpl());
+  const std::unique_lock lock(registry().mutex);
+  registry().left.emplace(storage.unsafeGetStorageImpl(), Registry::Left{this, std::move(name)});
+}
+
+void WeightStore::forget_left() {
+  {
+    const std::unique_lock lock(registry().mutex);
+    for (const auto& storage : left_) {
+      const auto [begin, end] = registry().left.equal_range(storage._unsafe_get_target());
+      for (auto entry = begin; entry != end;) {
+        entry = entry->second.store == this ? registry().left.erase(entry) : std::next(entry);
+      }
+    }
+  }
+  left_.clear();
+}
 
 Ledger& WeightStore::ledger(c10::Device device) {
   const std::string tier = tier_name(device);
@@ -89,19 +130,39 @@ Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned) {
   return *slabs_.emplace_back(std::make_unique<Slab>(device, size, std::move(reservation), pinned));
 }
 
-Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots) {
+Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots, SlotMemory memory) {
   std::unique_ptr<Lane> lane =
       device.is_cpu()
           ? make_cpu_lane(disk_)
           : make_gpu_lane(device.index(), disk_, ledger(c10::Device(c10::kCPU)), kStaging);
   return *streamers_
-              .emplace(device, std::make_unique<Streamer>(std::move(lane), ledger(device), slots))
+              .emplace(device,
+                       std::make_unique<Streamer>(std::move(lane), ledger(device), slots, memory))
               .first->second;
 }
 
 Streamer* WeightStore::streamer(c10::Device device) {
   const auto found = streamers_.find(device);
   return found == streamers_.end() ? nullptr : found->second.get();
+}
+
+DeviceMap WeightStore::map() const {
+  if (!is_here()) return map_;
+  return {{"", main_device_.is_cpu() ? kCpuDevice : gpu(main_device_.index())}};
+}
+
+bool WeightStore::is_here() const {
+  const Streamer* const streams = streamers_.empty() ? nullptr : streamers_.begin()->second.get();
+  return streams != nullptr && streams->slot_memory() == SlotMemory::kWhileUsed &&
+         streams->has_slots();
+}
+
+void WeightStore::offload() {
+  for (const auto& [device, streamer] : streamers_) streamer->leave();
+}
+
+void WeightStore::offload_previous() {
+  if (const std::shared_ptr<WeightStore> previous = previous_.lock()) previous->offload();
 }
 
 c10::Storage WeightStore::storage(std::unique_ptr<Weight> weight, Bytes size, std::byte* data) {
@@ -129,6 +190,7 @@ c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes s
   Streamer* const streams = streamer(device);
   auto weight = std::make_unique<Weight>(name, device);
   weight->streamer = streams;
+  weight->host = home.host;
   weight->number = streams->add(std::move(name), home);
   return storage(std::move(weight), size, nullptr);
 }
@@ -137,6 +199,7 @@ void OpLeases::take(std::vector<Weight*> weights) {
   std::sort(weights.begin(), weights.end(), [](const Weight* a, const Weight* b) {
     return std::pair(a->streamer, a->number) < std::pair(b->streamer, b->number);
   });
+  for (const Weight* const weight : weights) weight->store->offload_previous();
   std::vector<int> numbers;
   std::vector<std::byte*> data;
   for (std::size_t begin = 0; begin < weights.size();) {
@@ -176,15 +239,17 @@ OpLeases::~OpLeases() {
 void keep_changes(Weight& weight) {
   const std::lock_guard lock(weight.mutex);
   const Bytes size = weight.storage->nbytes();
-  if (!weight.changed) {
+  const bool has_home = weight.host != nullptr;
+  if (!has_home) {
     const c10::Device host(c10::kCPU);
     weight.changed =
         std::make_unique<Slab>(host, size, weight.store->ledger(host).reserve(Tag::kChanged, size),
                                !weight.device.is_cpu());
+    weight.host = weight.changed->data();
   }
   const auto* const data = static_cast<const std::byte*>(weight.storage->data());
-  weight.streamer->lane().read_back(weight.changed->data(), data, size);
-  weight.streamer->move_home(weight.number, {weight.changed->data(), 0, 0, size});
+  weight.streamer->lane().read_back(weight.host, data, size);
+  if (!has_home) weight.streamer->move_home(weight.number, {weight.host, 0, 0, size});
 }
 
 }  // namespace haul::runtime

@@ -34,13 +34,18 @@ struct Weight {
   std::shared_ptr<WeightStore> store;
 
   c10::StorageImpl* storage = nullptr;
-  std::mutex mutex;  // guards the two below
+  std::mutex mutex;  // guards those below
   int leases = 0;
-  std::unique_ptr<Slab> changed;  // its home once an op has written to it
+  std::byte* host = nullptr;      // its home, where that is in RAM
+  std::unique_ptr<Slab> changed;  // that home, where an op has written to one from a file
 };
 
 // The weight behind a tensor; null for any other tensor. The tensor keeps it alive.
 Weight* find_weight(const at::Tensor& tensor);
+
+// The name of a tensor that belongs to a model of which a part is offloaded, wherever it lies
+// itself. Nothing for any other tensor.
+std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor);
 
 // For tests: how the readers of stores that are made from now on behave.
 DiskReader::Options& disk_options();
@@ -48,8 +53,10 @@ DiskReader::Options& disk_options();
 class WeightStore : public std::enable_shared_from_this<WeightStore> {
  public:
   WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets);
+  ~WeightStore();
 
-  const DeviceMap& map() const { return map_; }
+  // The map that the model was placed by; of a model that comes as a whole, where it is now.
+  DeviceMap map() const;
   c10::Device main_device() const { return main_device_; }
   DiskReader& disk() { return *disk_; }
   const std::shared_ptr<DiskReader>& shared_disk() { return disk_; }
@@ -63,22 +70,44 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   // Memory that stays, for all of a device or tier at once. Kept until the store goes.
   Slab& add_slab(c10::Device device, Bytes size, bool pinned);
 
-  Streamer& add_streamer(c10::Device device, Bytes slots);
+  Streamer& add_streamer(c10::Device device, Bytes slots, SlotMemory memory);
   Streamer* streamer(c10::Device device);
   const std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)>&
   streamers() const {
     return streamers_;
   }
 
+  // Of a model that comes as a whole: whether it is on its device.
+  bool is_here() const;
+  // A model that comes as a whole stays until it is told to go, or the next one is used.
+  void offload();
+  // Before any weight of this store is used, that model goes.
+  void set_previous(std::weak_ptr<WeightStore> previous) { previous_ = std::move(previous); }
+  void offload_previous();
+
   // A storage for a model's tensor: at `data` where it stays, or streamed.
   c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
   c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home);
+
+  // Memory of the model that was where it belongs and is none of this store's, by its name.
+  void add_left(std::string name, const c10::Storage& storage);
+  // The model is an ordinary one again: its memory is its own.
+  void forget_left();
+
+  // A part of the model is not where ops look for it.
+  bool is_offloaded() const { return offloaded_; }
+  void set_offloaded() { offloaded_ = true; }
+
+  // Holds something until the store has gone.
+  void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
 
   // Ops on weights of several devices have to be brought together.
   bool has_several_devices() const { return several_devices_; }
   void set_several_devices() { several_devices_ = true; }
 
  private:
+  std::shared_ptr<const void> kept_;  // first, so that it goes last
+
   c10::Storage storage(std::unique_ptr<Weight> weight, Bytes size, std::byte* data);
 
   DeviceMap map_;
@@ -92,7 +121,11 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
       [](c10::Device a, c10::Device b) {
         return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
       }};
+  // Held, so that no address is used again meanwhile.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;
+  bool offloaded_ = false;
   bool several_devices_ = false;
+  std::weak_ptr<WeightStore> previous_;
 };
 
 std::string tier_name(c10::Device device);
@@ -112,7 +145,8 @@ class OpLeases {
   std::vector<Weight*> weights_;  // sorted by streamer
 };
 
-// Keeps what an op has written into a leased weight: its home is in RAM from now on.
+// Keeps what an op has written into a leased weight: in its home in RAM, which it gets if it has
+// none.
 void keep_changes(Weight& weight);
 
 }  // namespace haul::runtime

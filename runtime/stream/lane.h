@@ -21,7 +21,7 @@ namespace haul::runtime {
 
 // Where a weight is kept: at `host`, or in a file when that is null. Files are read as they are.
 struct Home {
-  const std::byte* host = nullptr;
+  std::byte* host = nullptr;
   int file = 0;  // of the disk reader
   Bytes offset = 0;
   Bytes size = 0;

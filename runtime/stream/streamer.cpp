@@ -33,11 +33,10 @@ std::optional<Error> as_error(std::exception_ptr exception) {
 
 }  // namespace
 
-Streamer::Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots)
-    : lane_(std::move(lane)),
-      ledger_(std::move(ledger)),
-      slab_(lane_->device(), slots, ledger_.reserve(Tag::kSlots, slots)),
-      arena_(slots) {}
+Streamer::Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots, SlotMemory memory)
+    : lane_(std::move(lane)), ledger_(std::move(ledger)), memory_(memory), arena_(slots) {
+  if (memory_ == SlotMemory::kKept) take_slots();
+}
 
 Streamer::~Streamer() {
   std::unique_lock lock(mutex_);
@@ -48,7 +47,7 @@ Streamer::~Streamer() {
 }
 
 Bytes Streamer::slot_size(Bytes bytes, Bytes slack) {
-  return round_up(bytes, kAlignment) + 2 * round_up(slack, kAlignment);
+  return round_up(std::max<Bytes>(bytes, 1), kAlignment) + 2 * round_up(slack, kAlignment);
 }
 
 Bytes Streamer::slot_size(const Weight& weight) const {
@@ -75,6 +74,36 @@ void Streamer::drop(int index) {
   if (weights_[index].state != State::kAway) vacate(index);
   weights_[index].dropped = true;
   changed_.notify_all();
+}
+
+void Streamer::take_slots() {
+  if (slab_) return;
+  const Bytes size = arena_.size();
+  slab_ = std::make_unique<Slab>(lane_->device(), size, ledger_.reserve(Tag::kSlots, size));
+}
+
+void Streamer::leave() {
+  std::unique_lock lock(mutex_);
+  if (memory_ == SlotMemory::kKept || !slab_) return;
+  leaving_ = true;
+  leave_unless_leased(lock);
+}
+
+void Streamer::leave_unless_leased(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [&] { return coming_ == 0 || leased_ > 0 || !leaving_; });
+  if (leased_ > 0 || !leaving_) return;  // the last release does it, or someone has
+  while (!placed_.empty()) vacate(placed_.back());
+  for (const GpuPoint& point : vacated_) wait_for(point);
+  vacated_.clear();
+  slab_.reset();
+  arena_ = Arena(arena_.size());  // the next to come begin at its start
+  leaving_ = false;
+  changed_.notify_all();
+}
+
+bool Streamer::has_slots() const {
+  const std::lock_guard lock(mutex_);
+  return slab_ != nullptr;
 }
 
 StreamCounts Streamer::counts() const {
@@ -137,7 +166,7 @@ bool Streamer::place(int index, bool for_now, std::vector<Fill>& fills) {
   while (!slot && evict_one(for_now)) slot = arena_.allocate(size);
   if (!slot) return false;
   weight.slot = *slot;
-  coming(index, slab_.data() + *slot + round_up(lane_->slack(), kAlignment), fills);
+  coming(index, slab_->data() + *slot + round_up(lane_->slack(), kAlignment), fills);
   return true;
 }
 
@@ -189,6 +218,7 @@ void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const
     }
   };
   for (;;) {
+    take_slots();
     hold(1);  // what is there stays
     if (place_all(weights, false, fills)) return;
     hold(-1);
@@ -264,18 +294,9 @@ void Streamer::give_up(std::span<const int> weights) {
   changed_.notify_all();
 }
 
-void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data) {
-  std::vector<Fill> fills;
-  std::unique_lock lock(mutex_);
-  UseOrder::Position& position = positions_[std::this_thread::get_id()];
-  for (const int index : weights) {
-    order_.use(position, index);
-    ++counts_.leases;
-    if (weights_[index].state == State::kHere) ++counts_.hits;
-  }
-  const UseOrder::Position here = position;
-  place_or_wait(lock, weights, fills);
-  prefetch(here, fills);
+// Until it is known of all weights whether they have come.
+void Streamer::fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
+                     const std::vector<Fill>& fills) {
   if (!fills.empty()) {
     lock.unlock();
     start(fills);
@@ -285,19 +306,52 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
     return std::none_of(weights.begin(), weights.end(),
                         [&](int index) { return weights_[index].state == State::kComing; });
   };
-  if (!all_told()) {
-    const auto begin = std::chrono::steady_clock::now();
-    changed_.wait(lock, all_told);
-    ++counts_.waits;
-    counts_.wait_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (all_told()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  changed_.wait(lock, all_told);
+  ++counts_.waits;
+  counts_.wait_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// To where they were to come, unless someone else has yet to see that it failed.
+void Streamer::try_again(std::span<const int> weights, std::vector<Fill>& fills) {
+  fills.clear();
+  for (const int index : weights) {
+    Weight& weight = weights_[index];
+    if (weight.state != State::kFailed || weight.leases > 1) continue;
+    weight.state = State::kComing;
+    weight.failure.reset();
+    ++coming_;
+    fills.push_back({index, vacated_});
+  }
+}
+
+void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data) {
+  std::vector<Fill> fills;
+  std::vector<int> early;  // on their way before they were asked for
+  std::unique_lock lock(mutex_);
+  UseOrder::Position& position = positions_[std::this_thread::get_id()];
+  for (const int index : weights) {
+    order_.use(position, index);
+    ++counts_.leases;
+    if (weights_[index].state == State::kHere) ++counts_.hits;
+    if (weights_[index].state == State::kComing) early.push_back(index);
+  }
+  const UseOrder::Position here = position;
+  place_or_wait(lock, weights, fills);
+  prefetch(here, fills);
+  fetch(lock, weights, fills);
+  if (!early.empty()) {  // what made a read fail that began earlier may be over
+    try_again(early, fills);
+    fetch(lock, weights, fills);
   }
   for (const int index : weights) {
     if (weights_[index].state != State::kFailed) continue;
     Error failure = *weights_[index].failure;
     failure.add_context(fmt::format("weight '{}'", weights_[index].name));
     give_up(weights);
-    throw failure;
+    throw Error(failure);
   }
   data.clear();
   for (const int index : weights) data.push_back(weights_[index].data);
@@ -310,7 +364,7 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
 
 void Streamer::release(std::span<const int> weights) {
   const GpuPoint used = lane_->used();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (used.event()) {
     for (const int index : weights) {
       std::vector<GpuPoint>& points = weights_[index].used;
@@ -319,6 +373,7 @@ void Streamer::release(std::span<const int> weights) {
     }
   }
   give_up(weights);
+  if (leaving_) leave_unless_leased(lock);
 }
 
 }  // namespace haul::runtime

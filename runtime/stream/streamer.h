@@ -38,10 +38,17 @@ struct StreamCounts {
   Bytes unplanned_peak = 0;     // memory outside of the slots that those took
 };
 
+// When the memory of the slots is taken.
+enum class SlotMemory : std::uint8_t {
+  kKept,       // at the start, for good
+  kWhileUsed,  // when a weight is asked for, until leave()
+};
+
 class Streamer {
  public:
   // `ledger` is the execution device's.
-  Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots);
+  Streamer(std::unique_ptr<Lane> lane, Ledger ledger, Bytes slots,
+           SlotMemory memory = SlotMemory::kKept);
   Streamer(const Streamer&) = delete;
   Streamer& operator=(const Streamer&) = delete;
   // Waits for what is on its way.
@@ -63,6 +70,14 @@ class Streamer {
   void lease(std::span<const int> weights, std::vector<std::byte*>& data);
   // The caller's work on the device that used them must have been issued.
   void release(std::span<const int> weights);
+
+  // With kWhileUsed: all weights go, and the memory of the slots with them, until the next lease.
+  // While some are leased, that happens with the last of their releases. Waits for what is on its
+  // way, never for a lease.
+  void leave();
+  SlotMemory slot_memory() const { return memory_; }
+  // Whether the slots have memory at present.
+  bool has_slots() const;
 
   Lane& lane() { return *lane_; }
 
@@ -91,6 +106,8 @@ class Streamer {
   };
 
   // All of these are called with mutex_ held, but for start and arrived.
+  void take_slots();
+  void leave_unless_leased(std::unique_lock<std::mutex>& lock);
   Bytes slot_size(const Weight& weight) const;
   bool place(int weight, bool for_now, std::vector<Fill>& fills);
   void place_outside(int weight, std::vector<Fill>& fills);
@@ -102,15 +119,20 @@ class Streamer {
                      std::vector<Fill>& fills);
   void prefetch(UseOrder::Position position, std::vector<Fill>& fills);
   void give_up(std::span<const int> weights);
+  void fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
+             const std::vector<Fill>& fills);
+  void try_again(std::span<const int> weights, std::vector<Fill>& fills);
   void start(const std::vector<Fill>& fills);
   void arrived(int weight, std::exception_ptr error, GpuPoint ready);
 
   std::unique_ptr<Lane> lane_;
   Ledger ledger_;
-  Slab slab_;
+  const SlotMemory memory_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::unique_ptr<Slab> slab_;
+  bool leaving_ = false;
   Arena arena_;
   std::vector<Weight> weights_;
   std::vector<int> placed_;        // all that are not kAway

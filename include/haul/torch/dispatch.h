@@ -76,7 +76,7 @@ struct DispatchOptions {
 struct LoadOptions : DispatchOptions {
   // Floats become this; integers stay. Nothing: the dtype that the model has.
   std::optional<Dtype> dtype = std::nullopt;
-  // Parts of names of modules whose floats stay in F32.
+  // Ends of names of modules whose floats stay in F32: "norm" is also "final_norm".
   std::vector<std::string> keep_in_fp32_modules = {};
   // Names that are in the checkpoint alone are an error, and so are those in the model alone.
   bool strict = false;
@@ -158,7 +158,8 @@ void disk_offload(const ModelRef& model, const std::filesystem::path& folder,
 // Makes an ordinary model of a dispatched one: every weight on this device.
 void undispatch(const ModelRef& model, c10::Device device = c10::kCPU);
 
-// The map that a dispatched model was placed by; empty for any other model.
+// The map that a dispatched model was placed by, or of one with an OffloadHook where it is now;
+// empty for any other model.
 DeviceMap device_map(const ModelRef& model);
 
 // What a dispatched model took and moved since it was placed.

@@ -39,8 +39,9 @@ std::optional<c10::Device> first_device(const Values&... values) {
 
 class InputOutput {
  public:
-  InputOutput(std::optional<c10::Device> inputs, std::vector<std::string> skip_keys)
-      : inputs_(inputs), skip_keys_(std::move(skip_keys)) {}
+  InputOutput(std::optional<c10::Device> inputs, std::vector<std::string> skip_keys,
+              bool outputs_back = true)
+      : inputs_(inputs), skip_keys_(std::move(skip_keys)), outputs_back_(outputs_back) {}
 
   template <typename T>
   std::decay_t<T> in(T&& value) const {
@@ -48,7 +49,7 @@ class InputOutput {
   }
   template <typename T>
   T back(T value, const std::optional<c10::Device>& home) const {
-    return home ? moved(std::move(value), *home) : value;
+    return home && outputs_back_ ? moved(std::move(value), *home) : value;
   }
 
  private:
@@ -85,6 +86,7 @@ class InputOutput {
 
   std::optional<c10::Device> inputs_;  // nothing: the model is an ordinary one
   std::vector<std::string> skip_keys_;
+  bool outputs_back_;
 };
 
 }  // namespace haul

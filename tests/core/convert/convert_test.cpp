@@ -10,6 +10,7 @@
 
 #include "core/formats/checkpoint_builder.h"
 #include "core/formats/tensor_stream.h"
+#include "haul/tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/temporary_folder.h"
@@ -246,6 +247,34 @@ TEST(Convert, KeepsTheNamesOfAGgufModelThatItDoesNotKnowAndSaysSo) {
   EXPECT_THAT(result.files, ElementsAre("model.safetensors"));
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("names and layout stay")));
   EXPECT_NE(Checkpoint::open(folder.path() / "out").find("blk.0.x"), nullptr);
+}
+
+test::GgufBytes with_tokenizer(std::string_view kind) {
+  test::GgufBytes file;
+  file.text("general.architecture", "unheard").floats("blk.0.x", {2}, {1, 2});
+  file.text("tokenizer.ggml.model", kind).texts("tokenizer.ggml.tokens", {"a", "b", "ab"});
+  return file.texts("tokenizer.ggml.merges", {"a b"});
+}
+
+TEST(Convert, WritesTheTokenizerInsideAGgufFileAndNoneOfAnother) {
+  const test::TemporaryFolder folder;
+  folder.write("in/m.gguf", with_tokenizer("gpt2").bytes());
+  for (const char* name : {"tokenizer.json", "special_tokens_map.json", "chat_template.jinja"}) {
+    folder.write(std::string("in/") + name, "of another model");
+  }
+  const auto result = convert(folder.path() / "in" / "m.gguf", folder.path() / "out", {});
+  EXPECT_THAT(result.files,
+              ElementsAre("tokenizer.json", "tokenizer_config.json", "model.safetensors"));
+  EXPECT_THAT(Tokenizer::load(folder.path() / "out").encode_ids("abb"), ElementsAre(2, 1));
+}
+
+TEST(Convert, CopiesTheTokenizerBesideAGgufFileWhoseOwnItDoesNotKnow) {
+  const test::TemporaryFolder folder;
+  folder.write("in/m.gguf", with_tokenizer("rwkv").bytes());
+  folder.write("in/tokenizer.json", "{}");
+  const auto result = convert(folder.path() / "in" / "m.gguf", folder.path() / "out", {});
+  EXPECT_THAT(result.files, ElementsAre("tokenizer.json", "model.safetensors"));
+  EXPECT_THAT(result.notes, testing::Contains(HasSubstr("no tokenizer is written")));
 }
 
 }  // namespace

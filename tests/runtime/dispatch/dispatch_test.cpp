@@ -114,6 +114,31 @@ TEST_F(SmallModel, CannotBeMovedOnceItIsDispatched) {
   EXPECT_EQ(loaded->linear1->weight.dtype(), torch::kDouble);
 }
 
+TEST_F(SmallModel, IsNotMovedInPartEither) {
+  const test::TemporaryFolder folder;
+  DispatchOptions options;
+  options.offload_folder = folder.path();
+  const DeviceMap map = {{"", kCpuDevice}, {"linear2", kDiskDevice}};
+  Small loaded = empty();
+  load_checkpoint_in_model(loaded, checkpoint.path(), map);
+  place_model(model, map, options);
+  for (Small& small : {std::ref(loaded), std::ref(model)}) {
+    // The first tensors lie in RAM, as they were or as they were loaded.
+    expect_error(ErrorKind::kUsage, HasSubstr("'linear1.weight'"),
+                 [&] { small->to(torch::kDouble); });
+    for (const at::Tensor& parameter : small->parameters()) {
+      EXPECT_EQ(parameter.dtype(), torch::kFloat);
+    }
+    small->linear1->bias.set_data(small->linear1->bias.detach().clone());
+    EXPECT_TRUE(small->forward(input).equal(expected));
+    undispatch(small);
+    small->to(torch::kDouble);
+    for (const at::Tensor& parameter : small->parameters()) {
+      EXPECT_EQ(parameter.dtype(), torch::kDouble);
+    }
+  }
+}
+
 TEST_F(SmallModel, SavesFromAnyStateInShardsAndComesBack) {
   Small loaded = empty();
   load_checkpoint_in_model(loaded, checkpoint.path(),
@@ -148,6 +173,39 @@ TEST_F(SmallModel, CastsFloatsOnTheWayAndLeavesIntegers) {
     files += entry.is_regular_file();
   }
   EXPECT_EQ(files, 1) << "what no file holds in bf16 was written, once";
+}
+
+TEST_F(SmallModel, KeepsWholeNamesWide) {
+  Small loaded = empty();
+  LoadOptions options;
+  options.dtype = Dtype::kBF16;
+  options.keep_in_fp32_modules = {"linear", "norm", "linear1.bias"};
+  load_checkpoint_in_model(loaded, checkpoint.path(), DeviceMap{{"", kCpuDevice}}, options);
+  EXPECT_EQ(loaded->linear2->weight.dtype(), torch::kBFloat16) << "there is no module 'linear'";
+  EXPECT_EQ(loaded->batchnorm->weight.dtype(), torch::kFloat);
+  EXPECT_EQ(loaded->linear1->weight.dtype(), torch::kBFloat16);
+  EXPECT_EQ(loaded->linear1->bias.dtype(), torch::kFloat);
+}
+
+TEST(Dispatch, SaysWhereATensorGoesThatAMapSplits) {
+  struct TiedImpl : nn::Module {
+    TiedImpl() {
+      const at::Tensor shared = torch::ones({3});
+      register_module("z", std::make_shared<nn::Module>())->register_parameter("w", shared);
+      register_module("a", std::make_shared<nn::Module>())->register_parameter("w", shared);
+    }
+  };
+  TiedImpl model;
+  const test::TemporaryFolder checkpoint;
+  save_model(model, checkpoint.path());
+  LoadOptions options;
+  std::vector<std::string> said;
+  options.log = [&](const std::string& line) { said.push_back(line); };
+  load_checkpoint_in_model(model, checkpoint.path(),
+                           DeviceMap{{"a", kCpuDevice}, {"z", kDiskDevice}}, options);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], HasSubstr("z.w, a.w, which are one tensor: it goes to disk"));
+  EXPECT_EQ(model.named_parameters()["a.w"].storage().data(), nullptr);
 }
 
 TEST_F(SmallModel, NamesEverythingThatDoesNotMatch) {
@@ -279,6 +337,7 @@ TEST_F(SmallModel, IsRunByManyThreadsAtOnce) {
   Small loaded = empty();
   load_checkpoint_in_model(loaded, checkpoint.path(), DeviceMap{{"", kDiskDevice}});
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {

@@ -58,7 +58,7 @@ inline World everything(const std::string& name, Device device) {
   return {name, [device](const auto&) { return DeviceMap{{"", device}}; }};
 }
 // One tensor after the other on the next device.
-inline World in_turn(const std::string& name, std::vector<Device> devices) {
+inline World in_turn(const std::string& name, const std::vector<Device>& devices) {
   return {name, [devices](const std::vector<std::string>& names) {
             DeviceMap map;
             for (std::size_t i = 0; i < names.size(); ++i) {

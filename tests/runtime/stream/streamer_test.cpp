@@ -25,7 +25,8 @@ constexpr Bytes kSize = 50'000;
 // Weights in a file, each filled with its number; some of odd sizes.
 class StreamerTest : public testing::Test {
  protected:
-  std::unique_ptr<Streamer> make(int count, Bytes slots, DiskReader::Options options = {}) {
+  std::unique_ptr<Streamer> make(int count, Bytes slots, const DiskReader::Options& options = {},
+                                 SlotMemory memory = SlotMemory::kKept) {
     std::string bytes;
     std::vector<Bytes> offsets;
     for (int i = 0; i < count; ++i) {
@@ -34,7 +35,7 @@ class StreamerTest : public testing::Test {
     }
     const auto path = folder.write("weights", bytes);
     disk = std::make_shared<DiskReader>(options);
-    auto streamer = std::make_unique<Streamer>(make_cpu_lane(disk), ledger, slots);
+    auto streamer = std::make_unique<Streamer>(make_cpu_lane(disk), ledger, slots, memory);
     for (int i = 0; i < count; ++i) {
       streamer->add("w" + std::to_string(i), {nullptr, disk->open(path), offsets[i], size_of(i)});
     }
@@ -128,6 +129,27 @@ TEST_F(StreamerTest, TellsAFailedReadAndTriesAgain) {
   for (int i = 0; i < 8; ++i) use(*streamer, {i});
 }
 
+TEST_F(StreamerTest, AReadThatBeganBeforeItWasAskedForAndFailedIsTriedAgain) {
+  std::atomic<bool> asked = false;
+  std::atomic<int> failed = 0;
+  DiskReader::Options options;
+  options.fault = [&](int, Bytes offset, Bytes size) -> std::optional<int> {
+    const bool last_weight = offset + size > 2 * kSize + 10'000;
+    if (!last_weight || failed > 0) return std::nullopt;
+    while (!asked) std::this_thread::yield();
+    ++failed;
+    return EIO;
+  };
+  const auto streamer = make(3, room(3), options);
+  use(*streamer, {0});  // and the others are on their way
+  std::jthread watch([&] {
+    while (streamer->counts().leases < 2) std::this_thread::yield();
+    asked = true;
+  });
+  use(*streamer, {2});
+  EXPECT_GT(failed, 0);
+}
+
 TEST_F(StreamerTest, ForgetsDroppedWeights) {
   const auto streamer = make(6, room(2));
   use(*streamer, {0});
@@ -149,6 +171,86 @@ TEST_F(StreamerTest, MovedHomesAreReadFromTheirNewPlace) {
   EXPECT_TRUE(right(data[0], 2));
   streamer->release(two);
   EXPECT_LE(disk->counts().bytes_direct + disk->counts().bytes_cached, from_disk + size_of(3));
+}
+
+TEST_F(StreamerTest, TakesTheSlotsWithTheFirstLeaseAndGivesThemBackWhenAllLeave) {
+  const auto streamer = make(6, room(6), {}, SlotMemory::kWhileUsed);
+  EXPECT_FALSE(streamer->has_slots());
+  EXPECT_EQ(ledger.used(), 0U);
+  Bytes all = 0;
+  for (int i = 0; i < 6; ++i) all += size_of(i);
+  for (Bytes turn = 1; turn <= 3; ++turn) {
+    for (int pass = 0; pass < 3; ++pass) {
+      for (int i = 0; i < 6; ++i) use(*streamer, {i});
+    }
+    EXPECT_EQ(ledger.used(), room(6));
+    EXPECT_EQ(streamer->counts().bytes, turn * all) << "each was read once a turn";
+    streamer->leave();
+    EXPECT_FALSE(streamer->has_slots());
+    EXPECT_EQ(ledger.used(), 0U);
+    streamer->leave();
+  }
+  const auto kept = make(2, room(2));
+  kept->leave();
+  EXPECT_TRUE(kept->has_slots()) << "slots of the other kind stay";
+}
+
+TEST_F(StreamerTest, LeavesWithTheLastRelease) {
+  const auto streamer = make(4, room(4), {}, SlotMemory::kWhileUsed);
+  std::vector<std::byte*> data;
+  const std::vector<int> one = {1};
+  const std::vector<int> two = {2};
+  streamer->lease(one, data);
+  streamer->leave();
+  EXPECT_TRUE(right(data[0], 1)) << "what is leased stays";
+  streamer->lease(two, data);
+  streamer->release(one);
+  EXPECT_TRUE(streamer->has_slots());
+  EXPECT_TRUE(right(data[0], 2));
+  streamer->release(two);
+  EXPECT_FALSE(streamer->has_slots());
+  use(*streamer, {3});
+  EXPECT_TRUE(streamer->has_slots()) << "it was told to leave once";
+}
+
+TEST_F(StreamerTest, LeavesWhileOthersLeaseAndReadsFail) {
+  std::mutex mutex;
+  std::mt19937 dice(5);
+  DiskReader::Options options;
+  options.fault = [&](int, Bytes, Bytes) -> std::optional<int> {
+    const std::lock_guard lock(mutex);
+    return dice() % 100 < 3 ? std::optional(EIO) : std::nullopt;
+  };
+  const auto streamer = make(8, room(8), options, SlotMemory::kWhileUsed);
+  std::atomic<int> wrong = 0;
+  std::atomic<bool> end = false;
+  {
+    std::jthread leaving([&] {
+      while (!end) streamer->leave();
+    });
+    std::vector<std::jthread> threads;
+    for (unsigned t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937 random(t);
+        std::vector<std::byte*> data;
+        for (int i = 0; i < 500; ++i) {
+          const std::vector<int> weights = {static_cast<int>(random() % 8)};
+          try {
+            streamer->lease(weights, data);
+          } catch (const Error&) {
+            continue;
+          }
+          wrong += !right(data[0], weights[0]);
+          streamer->release(weights);
+        }
+      });
+    }
+    threads.clear();
+    end = true;
+  }
+  EXPECT_EQ(wrong, 0);
+  streamer->leave();
+  EXPECT_EQ(ledger.used(), 0U);
 }
 
 // Several threads, each on its own way through the weights, and reads that fail now and then:
