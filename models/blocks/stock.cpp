@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "kernels/few_rows.h"
 
 namespace haul::models {
 namespace {
@@ -45,6 +46,12 @@ at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
     return at::rms_norm(x, weight.sizes(), weight, epsilon_);
   }
   return at::rms_norm(x, weight.sizes(), {}, epsilon_).to(weight.scalar_type()) * weight;
+}
+
+at::Tensor QuickLinearImpl::forward(const at::Tensor& x) {
+  if (!kernels::has_few_rows(x, weight)) return LinearImpl::forward(x);
+  return kernels::linear_of_few_rows(x, weight,
+                                     bias.defined() ? std::optional(bias) : std::nullopt);
 }
 
 SharingLinear linear(const ModuleSpec& parent, std::string_view name) {

@@ -60,6 +60,12 @@ class Match {
   LoadReport report;
 };
 
+void forget_not_stored(const LoadOptions& options, LoadReport* report) {
+  const std::unordered_set<std::string> computed(options.not_stored.begin(),
+                                                 options.not_stored.end());
+  std::erase_if(report->missing, [&](const std::string& name) { return computed.contains(name); });
+}
+
 std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}: {}", names.size(), fmt::join(names, ", "));
 }
@@ -225,6 +231,7 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
   for (const std::string& note : opened.notes()) say(options, note);
   const core::TransformersTensors stored(opened, std::nullopt);
   Match match(tensors, stored);
+  forget_not_stored(options, &match.report);
   check(match, checkpoint.string(), options);
   if (!match.report.unexpected.empty()) {
     say(options, fmt::format("note: {}: names that the model does not have, {}",

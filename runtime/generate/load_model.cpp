@@ -125,6 +125,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
   load.dtype = dtype;
   if (dtype == Dtype::kF16) load.keep_in_fp32_modules = state->model->wide_in_f16();
   load.offload_folder = options.offload_folder;
+  for (const NamedTensor& tensor : all_tensors(state->description)) {
+    if (tensor.is_buffer && !tensor.persistent) load.not_stored.push_back(tensor.name);
+  }
   load.log = options.log;
   load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
   state->load_seconds =

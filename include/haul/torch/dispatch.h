@@ -80,6 +80,8 @@ struct LoadOptions : DispatchOptions {
   std::vector<std::string> keep_in_fp32_modules = {};
   // Names that are in the checkpoint alone are an error, and so are those in the model alone.
   bool strict = false;
+  // Tensors that the model computes itself and no checkpoint holds, such as rotary tables.
+  std::vector<std::string> not_stored = {};
   // Weights that have no value yet and are not in the checkpoint are left as they are.
   bool allow_missing = false;
   // Takes remarks, a line each. Nothing: stderr.

@@ -1,0 +1,30 @@
+#pragma once
+
+// Products of a matrix's rows with a few vectors: what a linear layer does when it decodes. Every
+// element of the matrix is read once, so that memory is the limit. Pure; each result depends on its
+// row and vector alone, whatever else is computed beside it.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace haul::kernels {
+
+enum class WeightType : std::uint8_t { kF32, kBF16, kF16 };
+
+inline constexpr std::size_t kMostVectors = 4;
+
+// rows [begin, end) of a matrix with `width` elements a row.
+struct Rows {
+  WeightType type = WeightType::kF32;
+  const void* matrix = nullptr;
+  std::size_t width = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// out[v * stride + r] = row r times vectors[v * width …], for v < count <= kMostVectors. Sums are
+// float32.
+void row_products(const Rows& rows, const float* vectors, std::size_t count, float* out,
+                  std::size_t stride);
+
+}  // namespace haul::kernels
