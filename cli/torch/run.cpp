@@ -112,7 +112,7 @@ void answer(LoadedModel& model, const std::vector<TokenId>& prompt, const Flags&
   if (flags.json) {
     fmt::print("{}\n", to_json(generated, model).dump());
   } else {
-    fmt::print("\n");
+    show("\n");
   }
   fmt::print(stderr, "{}\n", figures_line(model));
 }
