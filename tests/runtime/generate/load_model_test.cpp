@@ -282,7 +282,7 @@ TEST_F(LoadModel, AFolderWithoutConfigIsAnErrorThatNamesIt) {
 TEST_F(LoadModel, AFolderWithoutWeightsIsAnErrorThatNamesIt) {
   folder.write("config.json", config());
   test::expect_error(ErrorKind::kNotFound,
-                     AllOf(HasSubstr(folder.path().string()), HasSubstr("weights")),
+                     AllOf(HasSubstr(folder.path().string()), HasSubstr("no checkpoint")),
                      [&] { load(); });
 }
 
