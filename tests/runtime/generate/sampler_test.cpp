@@ -34,6 +34,7 @@ std::map<TokenId, double> frequencies(const std::vector<float>& logits, const Sa
 
 std::vector<TokenId> tokens_of(const std::map<TokenId, double>& drawn) {
   std::vector<TokenId> result;
+  result.reserve(drawn.size());
   for (const auto& [id, share] : drawn) result.push_back(id);
   return result;
 }
