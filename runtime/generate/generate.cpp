@@ -26,6 +26,17 @@ using runtime::Sampling;
 // Long prompts go through the model in parts, so that activations stay small.
 constexpr std::int64_t kPromptPart = 1024;
 
+// Ids (B, T) that the model has no row for would end inside a kernel.
+void check_ids(const LoadedModel::State& state, const at::Tensor& ids) {
+  const std::int64_t known = state.dimensions().vocabulary;
+  if (known == 0 || ids.numel() == 0) return;
+  const auto least = ids.min().item<std::int64_t>();
+  const auto most = ids.max().item<std::int64_t>();
+  if (least >= 0 && most < known) return;
+  throw Error(ErrorKind::kUsage, fmt::format("token {} is not in the vocabulary of {} tokens",
+                                             least < 0 ? least : most, known));
+}
+
 // One sequence as it grows.
 struct Sequence {
   std::vector<TokenId> seen;  // prompt and new ones
@@ -62,6 +73,10 @@ class Decoder {
     at::Tensor logits = read_prompt(cache);
     GenerateFigures& figures = state_.figures;
     figures = {};
+    if (cancelled()) {
+      end_all(sequences, StopReason::kCancelled);
+      return sequences;
+    }
     for (std::int64_t step = 0;; ++step) {
       const at::Tensor next = choose(logits, step, sequences, on_token);
       if (step == 0) figures.first_token_seconds = seconds();
@@ -70,11 +85,7 @@ class Decoder {
       figures.decode_seconds = seconds() - figures.first_token_seconds;
       if (all) break;
       if (step + 1 == most || cancelled()) {
-        for (Sequence& sequence : sequences) {
-          if (!sequence.ended) {
-            sequence.result.reason = cancelled() ? StopReason::kCancelled : StopReason::kLength;
-          }
-        }
+        end_all(sequences, step + 1 == most ? StopReason::kLength : StopReason::kCancelled);
         break;
       }
       logits = pass(next, cache);
@@ -84,6 +95,12 @@ class Decoder {
   }
 
  private:
+  static void end_all(std::vector<Sequence>& sequences, StopReason reason) {
+    for (Sequence& sequence : sequences) {
+      if (!sequence.ended) sequence.result.reason = reason;
+    }
+  }
+
   bool cancelled() const { return options_.cancel != nullptr && options_.cancel->load(); }
 
   bool has_encoder() const { return state_.dimensions().encoder_layers > 0; }
@@ -96,6 +113,7 @@ class Decoder {
     encoded_attended_ = std::exchange(attended_, {});
     const TokenId start = state_.generation.decoder_start.value_or(static_cast<TokenId>(padding()));
     ids_ = at::full({ids_.size(0), 1}, static_cast<std::int64_t>(start), at::kLong);
+    check_ids(state_, ids_);
     for (Sequence& sequence : sequences) sequence.seen = {start};
   }
 
@@ -122,14 +140,17 @@ class Decoder {
       attended[row].narrow(0, has_encoder() ? columns - empty : 0, empty).fill_(false);
       padded = true;
     }
+    check_ids(state_, ids_);
     if (!padded) return;
     attended_ = attended;
     positions_ = (attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
   }
 
   std::int64_t padding() const {
-    if (state_.generation.padding) return *state_.generation.padding;
-    return stop_tokens_.empty() ? 0 : stop_tokens_.front();
+    // Nobody looks at it, but it must have a row; some configs name one beyond the last.
+    const std::int64_t id =
+        state_.generation.padding.value_or(stop_tokens_.empty() ? 0 : stop_tokens_.front());
+    return id < state_.dimensions().vocabulary ? id : 0;
   }
 
   std::int64_t most_new_tokens(const std::vector<std::vector<TokenId>>& prompts) const {
@@ -149,7 +170,11 @@ class Decoder {
       }
       return std::min(room, *options_.max_new_tokens);
     }
-    return std::min(room, state_.generation.max_new_tokens.value_or(room));
+    if (state_.generation.max_new_tokens) return std::min(room, *state_.generation.max_new_tokens);
+    if (!state_.generation.max_length) return room;
+    // A prompt that is longer already gets one token.
+    return std::clamp<std::int64_t>(*state_.generation.max_length - (state_.context - room), 1,
+                                    room);
   }
 
   at::Tensor forward(models::Inputs inputs, ModelCache& cache) {
@@ -300,6 +325,7 @@ Generated LoadedModel::generate(std::span<const TokenId> prompt, const GenerateO
 std::vector<Generated> LoadedModel::generate_batch(const std::vector<std::vector<TokenId>>& prompts,
                                                    const GenerateOptions& options) {
   check_generates(*state_);
+  if (prompts.empty()) return {};
   const at::NoGradGuard no_gradients;
   const OnText nobody;
   std::vector<TextStream> texts;
@@ -319,6 +345,7 @@ std::vector<Generated> LoadedModel::generate_batch(const std::vector<std::vector
 
 at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attended) {
   const at::NoGradGuard no_gradients;
+  check_ids(*state_, ids);
   models::Inputs inputs{ids};
   if (attended.defined()) {
     inputs.attended = attended;

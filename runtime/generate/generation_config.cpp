@@ -15,17 +15,17 @@ class Reader {
  public:
   Reader(const core::Json& json, std::string source) : json_(json), source_(std::move(source)) {}
 
-  std::optional<double> number(const char* key) const {
+  double number(const char* key, double missing) const {
     const core::Json* const value = find(key);
-    if (value == nullptr) return std::nullopt;
+    if (value == nullptr) return missing;
     if (!value->is_number()) fail(key, "is not a number");
     return value->get<double>();
   }
-  std::optional<std::int64_t> count(const char* key) const {
+  std::optional<std::int64_t> count(const char* key, std::int64_t least) const {
     const core::Json* const value = find(key);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_number_integer() || value->get<std::int64_t>() < 0) {
-      fail(key, "is not a count");
+    if (!value->is_number_integer() || value->get<std::int64_t>() < least) {
+      fail(key, least == 0 ? "is not a count" : "is not a count of at least one");
     }
     return value->get<std::int64_t>();
   }
@@ -58,13 +58,14 @@ class Reader {
     return value->get<bool>();
   }
 
+  [[noreturn]] void fail(const char* key, const char* why) const {
+    throw Error(ErrorKind::kCorrupt, fmt::format("{}: '{}' {}", source_, key, why));
+  }
+
  private:
   const core::Json* find(const char* key) const {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-  [[noreturn]] void fail(const char* key, const char* why) const {
-    throw Error(ErrorKind::kCorrupt, fmt::format("{}: '{}' {}", source_, key, why));
   }
 
   const core::Json& json_;
@@ -75,6 +76,26 @@ void read_ids(const Reader& reader, GenerationConfig* config) {
   if (const auto ids = reader.ids("eos_token_id"); !ids.empty()) config->stop_tokens = ids;
   if (const auto id = reader.id("pad_token_id")) config->padding = id;
   if (const auto id = reader.id("decoder_start_token_id")) config->decoder_start = id;
+}
+
+// What makes no sense of it: the setting and why. Nothing where it is fine.
+struct Objection {
+  const char* key;
+  const char* why;
+};
+std::optional<Objection> objection(const Sampling& sampling) {
+  // Written so that NaN is objected to.
+  if (!(sampling.repetition_penalty > 0)) return Objection{"repetition_penalty", "is not above 0"};
+  if (sampling.greedy) return std::nullopt;
+  if (!(sampling.temperature > 0)) return Objection{"temperature", "is below 0"};
+  if (sampling.top_k < 0) return Objection{"top_k", "is below 0"};
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
+    return Objection{"top_p", "is not above 0 and at most 1"};
+  }
+  if (!(sampling.min_p >= 0 && sampling.min_p <= 1)) {
+    return Objection{"min_p", "is not between 0 and 1"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -90,16 +111,17 @@ GenerationConfig read_generation_config(const core::Json& model_config,
   }
   const Reader reader(json, file.string());
   read_ids(reader, &result);
-  result.max_new_tokens = reader.count("max_new_tokens");
-  result.max_length = reader.count("max_length");
+  result.max_new_tokens = reader.count("max_new_tokens", 1);
+  result.max_length = reader.count("max_length", 1);
   Sampling& sampling = result.sampling;
   sampling.greedy = !reader.flag("do_sample");
-  sampling.temperature = reader.number("temperature").value_or(1);
-  sampling.top_k = reader.count("top_k").value_or(kUsualTopK);
-  sampling.top_p = reader.number("top_p").value_or(1);
-  sampling.min_p = reader.number("min_p").value_or(0);
-  sampling.repetition_penalty = reader.number("repetition_penalty").value_or(1);
-  if (sampling.temperature <= 0) sampling.greedy = true;
+  sampling.temperature = reader.number("temperature", 1);
+  sampling.top_k = reader.count("top_k", 0).value_or(kUsualTopK);
+  sampling.top_p = reader.number("top_p", 1);
+  sampling.min_p = reader.number("min_p", 0);
+  sampling.repetition_penalty = reader.number("repetition_penalty", 1);
+  if (sampling.temperature == 0) sampling.greedy = true;
+  if (const auto bad = objection(sampling)) reader.fail(bad->key, bad->why);
   return result;
 }
 
@@ -112,11 +134,7 @@ Sampling sampling_for(const GenerationConfig& config, const GenerateOptions& opt
     result.greedy = false;
     result.repetition_penalty = penalty;
   }
-  const auto check = [](bool good, const char* what) {
-    if (!good) throw Error(ErrorKind::kUsage, what);
-  };
   if (options.temperature) {
-    check(*options.temperature >= 0, "a temperature is 0 or more");
     result.temperature = *options.temperature;
     result.greedy = result.temperature == 0;
   }
@@ -124,10 +142,9 @@ Sampling sampling_for(const GenerationConfig& config, const GenerateOptions& opt
   if (options.top_p) result.top_p = *options.top_p;
   if (options.min_p) result.min_p = *options.min_p;
   if (options.repetition_penalty) result.repetition_penalty = *options.repetition_penalty;
-  check(result.top_k >= 0, "top_k is 0 or more");
-  check(result.top_p > 0 && result.top_p <= 1, "top_p is more than 0 and at most 1");
-  check(result.min_p >= 0 && result.min_p <= 1, "min_p is between 0 and 1");
-  check(result.repetition_penalty > 0, "a repetition penalty is more than 0");
+  if (const auto bad = objection(result)) {
+    throw Error(ErrorKind::kUsage, fmt::format("{} {}", bad->key, bad->why));
+  }
   result.seed = options.seed;
   return result;
 }

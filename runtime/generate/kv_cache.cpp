@@ -67,7 +67,7 @@ KeysValues ModelCache::extend_window(Layer& layer, const KeysValues& added, bool
   const auto in_order = [&](std::int64_t first, std::int64_t end) {
     const std::int64_t from = first % layer.room;
     const std::int64_t straight = std::min(end - first, layer.room - from);
-    const KeysValues head = part(layer.kept, from, from + straight);
+    KeysValues head = part(layer.kept, from, from + straight);
     if (straight == end - first) return head;
     return joined(head, part(layer.kept, 0, end - first - straight));
   };
@@ -85,7 +85,7 @@ KeysValues ModelCache::extend_window(Layer& layer, const KeysValues& added, bool
   }
   // The first of the new tokens looks at a whole window before it.
   const std::int64_t past = std::min(length_, layer.room - 1);
-  const KeysValues seen = past > 0 ? joined(in_order(length_ - past, length_), added) : added;
+  KeysValues seen = past > 0 ? joined(in_order(length_ - past, length_), added) : added;
   const std::int64_t kept = std::min(tokens, layer.room);
   put(part(added, tokens - kept, tokens), length_ + tokens - kept);
   return seen;

@@ -32,8 +32,11 @@ std::int64_t context_for(const LoadedModel::State& state, const ModelOptions& op
   const std::int64_t most = state.model->most_positions();
   if (!options.context) return trained > 0 ? std::min(trained, kUsualContext) : kUsualContext;
   if (*options.context < 1 || (most > 0 && *options.context > most)) {
-    throw Error(ErrorKind::kUsage, fmt::format("a context of {} tokens: the model has 1 to {}",
-                                               *options.context, most));
+    throw Error(
+        ErrorKind::kUsage,
+        most > 0
+            ? fmt::format("a context of {} tokens: the model has 1 to {}", *options.context, most)
+            : fmt::format("a context of {} tokens: there must be room for one", *options.context));
   }
   return *options.context;
 }
@@ -107,6 +110,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
         state->description);
   }
   if (files.checkpoint.empty()) {
+    core::Checkpoint::open(files.folder);  // names the shards that are missing
     throw Error(ErrorKind::kNotFound, fmt::format("{}: there are no weights", name));
   }
   state->model->eval();

@@ -24,6 +24,15 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
+// NaN is never it, unless there is nothing else.
+TokenId likeliest(std::span<const float> logits) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < logits.size(); ++i) {
+    if (logits[i] > logits[best] || (std::isnan(logits[best]) && !std::isnan(logits[i]))) best = i;
+  }
+  return static_cast<TokenId>(best);
+}
+
 }  // namespace
 
 double random_number(std::uint64_t seed, std::uint64_t row, std::uint64_t step) {
@@ -46,16 +55,16 @@ void penalise(std::span<float> logits, std::span<const TokenId> seen, double pen
 
 TokenId pick(std::span<const float> logits, const Sampling& sampling, std::uint64_t row,
              std::uint64_t step) {
-  if (sampling.greedy) {
-    return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
+  const TokenId best = likeliest(logits);
+  if (sampling.greedy || !std::isfinite(logits[best])) return best;
+  // Less the largest, so that they stay numbers however low the temperature is.
   std::vector<Candidate> candidates;
   candidates.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!std::isfinite(logits[i])) continue;
-    candidates.push_back({static_cast<TokenId>(i), logits[i] / sampling.temperature});
+    const double less = static_cast<double>(logits[i]) - logits[best];
+    candidates.push_back({static_cast<TokenId>(i), less / sampling.temperature});
   }
-  if (candidates.empty()) return 0;
   if (sampling.top_k > 0 && static_cast<std::size_t>(sampling.top_k) < candidates.size()) {
     std::nth_element(candidates.begin(), candidates.begin() + (sampling.top_k - 1),
                      candidates.end(), likelier);
@@ -65,7 +74,7 @@ TokenId pick(std::span<const float> logits, const Sampling& sampling, std::uint6
   std::vector<double> chances;
   double sum = 0;
   for (const Candidate& candidate : candidates) {
-    chances.push_back(std::exp(candidate.logit - candidates.front().logit));
+    chances.push_back(std::exp(candidate.logit));
     sum += chances.back();
   }
   // As many as make up top_p, at least one; of them those that are not far less likely than the

@@ -12,8 +12,15 @@ StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(
 std::string StopStrings::push(std::string_view text) {
   if (found_) return {};
   pending_ += text;
+  // By their ends, so that it does not matter in which pieces the text comes.
   std::size_t first = std::string::npos;
-  for (const std::string& string : strings_) first = std::min(first, pending_.find(string));
+  std::size_t end = std::string::npos;
+  for (const std::string& string : strings_) {
+    const std::size_t at = pending_.find(string);
+    if (at == std::string::npos || at + string.size() > end) continue;
+    first = at + string.size() < end ? at : std::min(first, at);
+    end = at + string.size();
+  }
   found_ = first != std::string::npos;
   const std::size_t shown = found_ ? first : pending_.size() - held_back();
   std::string result = pending_.substr(0, shown);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Cuts text, as it comes, before the first of some strings. What might be the beginning of one is
-// held back until it is not.
+// Cuts text, as it comes, before the first of some strings to be complete; of those that end at the
+// same place, before the longest. What might be the beginning of one is held back until it is not.
 
 #include <string>
 #include <string_view>
