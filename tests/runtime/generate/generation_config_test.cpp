@@ -93,8 +93,14 @@ TEST(GenerationConfig, WhatGreedyDoesNotLookAtMayBeAnything) {
   EXPECT_EQ(asked.min_p, 0);
 }
 
+TEST(GenerationConfig, MinusOneIsNoToken) {
+  const GenerationConfig config = read(R"({"pad_token_id": -1, "eos_token_id": [2, -1]})");
+  EXPECT_FALSE(config.padding);
+  EXPECT_EQ(config.stop_tokens, std::vector<TokenId>{2});
+}
+
 TEST(GenerationConfig, ErrorsNameTheFileAndTheKey) {
-  for (const char* value : {R"("2")", "-1", "4294967296", "18446744073709551615", "1.5", "1e300",
+  for (const char* value : {R"("2")", "-2", "4294967296", "18446744073709551615", "1.5", "1e300",
                             "true", "{}", "[2, -3]", R"([2, "x"])", "[[2]]"}) {
     for (const char* key : {"eos_token_id", "pad_token_id", "decoder_start_token_id"}) {
       expect_corrupt(key, fmt::format(R"({{"{}": {}}})", key, value).c_str());
