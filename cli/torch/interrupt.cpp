@@ -1,5 +1,7 @@
 #include "cli/torch/interrupt.h"
 
+#include <pthread.h>
+
 #include <csignal>
 #include <cstdio>
 
@@ -7,9 +9,16 @@ namespace haul::cli {
 namespace {
 
 std::atomic<bool> came{false};
+pthread_t waits;  // the thread whose reads are to end
 
-void on_interrupt(int) {
-  came = true;
+// Any thread may be the one that the system tells.
+void on_interrupt(int signal) {
+  if (::pthread_equal(::pthread_self(), waits) == 0) {
+    ::pthread_kill(waits, signal);
+  } else if (came.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
 }
 
 }  // namespace
@@ -20,9 +29,9 @@ const std::atomic<bool>& interrupted() {
 
 void catch_interrupt() {
   came = false;
+  waits = ::pthread_self();
   struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // and no SA_RESTART: reads end
+  action.sa_handler = on_interrupt;  // without SA_RESTART, so that reads end
   sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
 }

@@ -9,7 +9,8 @@ namespace haul::cli {
 // Becomes true at the first Ctrl-C after catch_interrupt().
 const std::atomic<bool>& interrupted();
 
-// From now on, and again: forgets an earlier one. A read that waits for input ends, too.
+// From now on, and again: forgets an earlier one. A read of the calling thread that waits for input
+// ends, too.
 void catch_interrupt();
 
 // If interrupted, ends the program as a shell expects it of one that was: by the signal itself.

@@ -110,6 +110,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
         state->description);
   }
   if (files.checkpoint.empty()) {
+    core::Checkpoint::open(files.folder);  // says what is missing
     throw Error(ErrorKind::kNotFound, fmt::format("{}: there are no weights", name));
   }
   state->model->eval();

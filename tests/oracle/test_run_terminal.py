@@ -8,10 +8,13 @@ import signal
 import time
 
 import pytest
+import torch
+import transformers
 
 from run_haul import HAUL, SMOLLM2
 
 PROMPT = "ready$ "
+ASKS = r"(\x1b\[1m)?> (\x1b\[0?m)?$"  # a chat waits for a line
 
 
 class Terminal:
@@ -86,20 +89,28 @@ def test_a_plan_is_drawn_and_figures_follow(terminal):
     terminal.wait(re.escape(PROMPT))
 
 
-def test_a_chat_of_three_turns_has_a_memory(terminal):
-    terminal.type(run("--chat", "--temperature 0", "--max-new-tokens 48",
-                      "--system 'You are brief.'"))
-    prompt = r"> (\x1b\[0?m)?$"
-    terminal.wait(prompt)
-    answers = []
-    for line in ("What is the capital of France?", "What is the capital of Italy?",
-                 "Which two cities did you name?"):
+def test_a_chat_of_three_turns_goes_as_with_transformers(terminal):
+    where = {"gguf_file": SMOLLM2.name}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(SMOLLM2.parent, **where)
+    model = transformers.AutoModelForCausalLM.from_pretrained(SMOLLM2.parent, dtype=torch.float32,
+                                                              **where).eval()
+    terminal.type(run("--chat", "--temperature 0", "--max-new-tokens 16",
+                      "--system 'You know cities.'", "2>&1"))
+    terminal.wait(ASKS)
+    messages = [{"role": "system", "content": "You know cities."}]
+    for line in ("What is the capital of France?", "How many people live there?",
+                 "Which city did I ask about?"):
         terminal.type(line + "\n")
-        terminal.wait(r"\n(?s:.*)" + prompt)
-        answers.append(terminal.shown.split("\n", 1)[1])
-    assert "Paris" in answers[0]
-    assert "Rome" in answers[1]
-    assert "Paris" in answers[2] and "Rome" in answers[2]
+        terminal.wait(r"\n(?s:.*)" + ASKS)
+        shown = terminal.shown.split("\n", 1)[1].replace("\r", "")
+        messages.append({"role": "user", "content": line})
+        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True,
+                                               return_tensors="pt", return_dict=True)
+        with torch.no_grad():
+            ids = model.generate(**prompt, do_sample=False, max_new_tokens=16)[0]
+        text = tokenizer.decode(ids[prompt["input_ids"].shape[1]:], skip_special_tokens=True)
+        messages.append({"role": "assistant", "content": text})
+        assert re.sub(ASKS, "", shown) == text + "\n"
     terminal.type("\x04")
     terminal.wait(r"\n" + re.escape(PROMPT))
     assert terminal.code() == 0
@@ -123,15 +134,14 @@ def test_ctrl_c_ends_the_answer_on_a_line_of_its_own(terminal):
 
 
 def test_ctrl_c_in_a_chat_ends_the_answer_and_at_its_prompt_the_chat(terminal):
-    prompt = r"> (\x1b\[0?m)?$"
     terminal.type(run("--chat", "--temperature 0"))
-    terminal.wait(prompt)
+    terminal.wait(ASKS)
     terminal.type("Tell me a very long story about a river.\n")
     terminal.wait(r"\n(?s:.{80})")
     terminal.type("\x03")
-    terminal.wait(r"\n(?s:.*)" + prompt)
+    terminal.wait(r"\n(?s:.*)" + ASKS)
     terminal.type("Say yes.\n")
-    terminal.wait(r"\n.{2}(?s:.*)\n(?s:.*)" + prompt)
+    terminal.wait(r"\n.{2}(?s:.*)\n(?s:.*)" + ASKS)
     terminal.type("\x03")
     terminal.wait(r"\n" + re.escape(PROMPT))
     assert terminal.code() == 130
