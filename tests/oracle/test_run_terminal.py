@@ -89,20 +89,14 @@ def test_a_plan_is_drawn_and_figures_follow(terminal):
     terminal.wait(re.escape(PROMPT))
 
 
-def test_a_chat_of_three_turns_goes_as_with_transformers(terminal):
+def chat_with_transformers(system, lines):
+    """What it answers to each line, at most 16 tokens."""
     where = {"gguf_file": SMOLLM2.name}
     tokenizer = transformers.AutoTokenizer.from_pretrained(SMOLLM2.parent, **where)
     model = transformers.AutoModelForCausalLM.from_pretrained(SMOLLM2.parent, dtype=torch.float32,
                                                               **where).eval()
-    terminal.type(run("--chat", "--temperature 0", "--max-new-tokens 16",
-                      "--system 'You know cities.'", "2>&1"))
-    terminal.wait(ASKS)
-    messages = [{"role": "system", "content": "You know cities."}]
-    for line in ("What is the capital of France?", "How many people live there?",
-                 "Which city did I ask about?"):
-        terminal.type(line + "\n")
-        terminal.wait(r"\n(?s:.*)" + ASKS)
-        shown = terminal.shown.split("\n", 1)[1].replace("\r", "")
+    messages = [{"role": "system", "content": system}]
+    for line in lines:
         messages.append({"role": "user", "content": line})
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True,
                                                return_tensors="pt", return_dict=True)
@@ -110,6 +104,20 @@ def test_a_chat_of_three_turns_goes_as_with_transformers(terminal):
             ids = model.generate(**prompt, do_sample=False, max_new_tokens=16)[0]
         text = tokenizer.decode(ids[prompt["input_ids"].shape[1]:], skip_special_tokens=True)
         messages.append({"role": "assistant", "content": text})
+        yield text
+
+
+def test_a_chat_of_three_turns_goes_as_with_transformers(terminal):
+    lines = ["What is the capital of France?", "How many people live there?",
+             "Which city did I ask about?"]
+    theirs = list(chat_with_transformers("You know cities.", lines))
+    terminal.type(run("--chat", "--temperature 0", "--max-new-tokens 16",
+                      "--system 'You know cities.'"))
+    terminal.wait(ASKS)
+    for line, text in zip(lines, theirs):
+        terminal.type(line + "\n")
+        terminal.wait(r"\n(?s:.*)" + ASKS)
+        shown = terminal.shown.split("\n", 1)[1].replace("\r", "")
         assert re.sub(ASKS, "", shown) == text + "\n"
     terminal.type("\x04")
     terminal.wait(r"\n" + re.escape(PROMPT))
