@@ -1,19 +1,18 @@
 #include <unistd.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include "cli/ids.h"
 #include "cli/plan_view.h"
+#include "cli/torch/interrupt.h"
 #include "cli/torch/run_output.h"
+#include "cli/torch/run_task.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
 #include "core/base/terminal.h"
@@ -38,6 +37,8 @@ struct Flags {
   std::string offload_folder;
   std::string plan;
   std::string logits;
+  std::string task;
+  std::vector<std::string> labels;
   std::optional<std::int64_t> context;
   std::int64_t batch = 1;
   int threads = 0;
@@ -46,14 +47,6 @@ struct Flags {
   bool json = false;
   GenerateOptions generate;
 };
-
-// Ctrl-C ends the text; a second one the program.
-std::atomic<bool> cancelled{false};
-
-void on_interrupt(int) {
-  cancelled = true;
-  std::signal(SIGINT, SIG_DFL);
-}
 
 ModelOptions model_options(const Flags& flags) {
   ModelOptions options;
@@ -129,6 +122,7 @@ void converse(LoadedModel& model, const Flags& flags) {
   const bool asks = isatty(STDIN_FILENO) != 0;
   std::string line;
   for (;;) {
+    catch_interrupt();
     if (asks) fmt::print(stderr, "{}", core::styled_stderr("> ", core::Style::kBold));
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
@@ -137,8 +131,6 @@ void converse(LoadedModel& model, const Flags& flags) {
     chat.add_generation_prompt = true;
     const auto ids =
         tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
-    cancelled = false;
-    std::signal(SIGINT, on_interrupt);
     const Generated generated = model.generate(ids, flags.generate, show);
     fmt::print("\n");
     messages.push_back({{"role", "assistant"}, {"content", generated.text}});
@@ -147,19 +139,20 @@ void converse(LoadedModel& model, const Flags& flags) {
 }
 
 void write_logits(LoadedModel& model, const std::vector<TokenId>& ids, const std::string& file) {
-  std::vector<std::int64_t> numbers(ids.begin(), ids.end());
-  const auto count = static_cast<std::int64_t>(numbers.size());
-  const at::Tensor input = at::from_blob(numbers.data(), {1, count}, at::kLong);
-  const at::Tensor logits = model.forward(input).contiguous();
+  const at::Tensor logits = model.forward(std::span(ids)).contiguous();
   core::SafetensorsWriter writer(file, {{"logits", Dtype::kF32, logits.sizes().vec()}}, {});
   writer.write({static_cast<const std::byte*>(logits.const_data_ptr()), logits.nbytes()});
   writer.commit();
 }
 
+// The end of the last line of a file or a pipe is no part of the text.
 std::string read_prompt(const Flags& flags) {
   if (!flags.prompt.empty()) return flags.prompt;
-  if (!flags.file.empty()) return core::read_file(flags.file, kMaxPromptFile);
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::string text = flags.file.empty() ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                                        : core::read_file(flags.file, kMaxPromptFile);
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
 }
 
 void check(const Flags& flags) {
@@ -176,22 +169,27 @@ void check(const Flags& flags) {
 
 void run(Flags& flags) {
   check(flags);
+  const auto asked = flags.task.empty() ? std::nullopt : std::optional(parse_task(flags.task));
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   LoadedModel model = load_model(flags.model, model_options(flags));
-  flags.generate.cancel = &cancelled;
+  flags.generate.cancel = &interrupted();
+  const std::vector<TokenId> ids =
+      flags.ids.empty() ? std::vector<TokenId>() : parse_ids("--ids", flags.ids);
   if (!flags.logits.empty()) {
-    write_logits(model, parse_ids("--ids", flags.ids), flags.logits);
+    write_logits(model, ids, flags.logits);
     return;
   }
+  const Task task = asked.value_or(model.task());
   if (flags.chat) {
     converse(model, flags);
-    return;
+  } else if (task == Task::kGenerate) {
+    const auto prompt = ids.empty() ? prompt_ids(model, read_prompt(flags), flags) : ids;
+    catch_interrupt();
+    answer(model, prompt, flags);
+  } else {
+    run_task(model, task,
+             {ids.empty() ? read_prompt(flags) : std::string(), ids, flags.labels, flags.json});
   }
-  std::signal(SIGINT, on_interrupt);
-  answer(model,
-         flags.ids.empty() ? prompt_ids(model, read_prompt(flags), flags)
-                           : parse_ids("--ids", flags.ids),
-         flags);
 }
 
 }  // namespace
@@ -233,13 +231,22 @@ void add_run(CLI::App& app) {
   verb->add_option("--threads", flags->threads, "of the CPU; default: all");
   verb->add_option("--logits", flags->logits,
                    "write the logits of --ids to a safetensors file instead");
+  verb->add_option("--task", flags->task,
+                   "generate, embed, classify or fill-mask; default: what the model is for");
+  verb->add_option("--labels", flags->labels, "names for the labels of a classification: A,B,C")
+      ->delimiter(',');
   verb->add_flag("--json", flags->json, "print the answer as JSON");
   verb->footer(
       "Examples:\n"
       "  haul run HuggingFaceTB/SmolLM2-135M-Instruct --prompt 'What is the capital of France?'\n"
       "  haul run model.gguf --chat --system 'Be brief.'\n"
-      "  haul run ./model --max-memory 'cpu=2GiB' --offload-folder /tmp/offload --prompt Hello");
-  verb->callback([flags] { run(*flags); });
+      "  haul run ./model --max-memory 'cpu=2GiB' --offload-folder /tmp/offload --prompt Hello\n"
+      "  haul run sentence-transformers/all-MiniLM-L6-v2 --prompt 'A sentence.' --json\n"
+      "  echo 'The capital of France is [MASK].' | haul run google-bert/bert-base-uncased");
+  verb->callback([flags] {
+    run(*flags);
+    end_if_interrupted();
+  });
 }
 
 }  // namespace haul::cli

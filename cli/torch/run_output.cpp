@@ -39,10 +39,14 @@ core::Json to_json(const Generated& generated, const LoadedModel& model) {
 
 std::string figures_line(const LoadedModel& model) {
   const GenerateFigures& figures = model.figures();
+  return figures_line(model, fmt::format("first token {:.2f} s, {:.1f} tokens/s",
+                                         figures.first_token_seconds, figures.tokens_per_second()));
+}
+
+std::string figures_line(const LoadedModel& model, const std::string& work) {
   const DispatchReport report = model.report();
-  std::string line = fmt::format("load {:.2f} s, first token {:.2f} s, {:.1f} tokens/s, {} moved",
-                                 model.load_seconds(), figures.first_token_seconds,
-                                 figures.tokens_per_second(), format_bytes(report.bytes_moved));
+  std::string line = fmt::format("load {:.2f} s, {}, {} moved", model.load_seconds(), work,
+                                 format_bytes(report.bytes_moved));
   for (const TierUse& tier : report.tiers) {
     line += fmt::format(", {} peak {} of {} planned", tier.tier, format_bytes(tier.peak),
                         format_bytes(tier.planned));

@@ -46,6 +46,11 @@ bool is_consolidated(std::string_view name) {
   return is_safetensors(name) && base_name(name).starts_with("consolidated");
 }
 
+// What a sentence-transformers model keeps in a folder of its own: "1_Pooling/config.json".
+bool is_pooling(std::string_view name) {
+  return name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');
+}
+
 bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
   return std::any_of(patterns.begin(), patterns.end(), [&](std::string pattern) {
     if (pattern.ends_with("/")) pattern += '*';
@@ -120,6 +125,9 @@ std::vector<HubFile> select_for_run(const std::vector<HubFile>& files,
                                                 : gguf && !other_weights) {
       selected.push_back(file);
     }
+  }
+  for (const HubFile& file : files) {
+    if (is_pooling(file.name)) selected.push_back(file);
   }
   if (!other_weights && gguf_count > 1) {
     throw Error(ErrorKind::kUsage,

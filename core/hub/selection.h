@@ -23,7 +23,8 @@ Selection select_for_download(const std::vector<HubFile>& files,
                               const std::vector<std::string>& exclude);
 
 // What running the model needs: of its top folder, the texts (config, tokenizer) and the weights in
-// one format. Throws Error(kUsage) that lists them for several GGUF files and no other weights.
+// one format; and the pooling of a sentence-transformers model. Throws Error(kUsage) that lists
+// them for several GGUF files and no other weights.
 std::vector<HubFile> select_for_run(const std::vector<HubFile>& files,
                                     const std::string& repository);
 

@@ -218,6 +218,7 @@ class BertForSequenceClassification : public Model {
   }
 
   at::Tensor forward(const Inputs& inputs) override { return classifier_(bert_->pooled(inputs)); }
+  at::Tensor hidden(const Inputs& inputs) override { return bert_->forward(inputs); }
   std::int64_t most_positions() const override { return bert_->most_positions(); }
 
  private:
@@ -286,6 +287,7 @@ class BertForMaskedLM : public Model {
   at::Tensor forward(const Inputs& inputs) override {
     return cls_->predictions(last_tokens(bert_->forward(inputs), inputs.last));
   }
+  at::Tensor hidden(const Inputs& inputs) override { return bert_->forward(inputs); }
   std::int64_t most_positions() const override { return bert_->most_positions(); }
 
  private:

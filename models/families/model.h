@@ -36,6 +36,8 @@ class Model : public torch::nn::Module {
  public:
   // By its head: logits (B, T, V), hidden states (B, T, C), or scores of labels (B, labels).
   virtual at::Tensor forward(const Inputs& inputs) = 0;
+  // (B, T, C) before any head; of a model with an encoder, what that gives.
+  virtual at::Tensor hidden(const Inputs& inputs) { return forward(inputs); }
   // Of a model with an encoder: ids and padding to what the decoder looks at.
   virtual at::Tensor encode(const Inputs& inputs);
   // By layer: how many tokens it looks at, itself included; 0, or nothing: at all before it.

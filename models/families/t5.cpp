@@ -284,6 +284,7 @@ class T5 : public Model {
   }
 
   at::Tensor encode(const Inputs& inputs) override { return encoder_(inputs); }
+  at::Tensor hidden(const Inputs& inputs) override { return encode(inputs); }
 
   at::Tensor forward(const Inputs& inputs) override {
     if (!decoder_) return encode(inputs);

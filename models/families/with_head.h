@@ -29,6 +29,7 @@ class WithHead : public Model {
     const at::Tensor scores = head_(base_->forward(inputs));
     return classifies_ ? of_last_token(scores, inputs.ids, padding_) : scores;
   }
+  at::Tensor hidden(const Inputs& inputs) override { return base_->forward(inputs); }
   std::vector<std::int64_t> windows() const override { return base_->windows(); }
   std::int64_t most_positions() const override { return base_->most_positions(); }
 

@@ -13,6 +13,8 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "runtime/generate/head.h"
+#include "runtime/generate/input_ids.h"
 #include "runtime/generate/kv_cache.h"
 #include "runtime/generate/state.h"
 #include "runtime/generate/stop_strings.h"
@@ -70,10 +72,10 @@ class Decoder {
     set_inputs(prompts);
     if (has_encoder()) encode_prompts(sequences);
     ModelCache cache(state_.windows, state_.context);
-    at::Tensor logits = read_prompt(cache);
     GenerateFigures& figures = state_.figures;
     figures = {};
-    if (cancelled()) {
+    at::Tensor logits = read_prompt(cache);
+    if (!logits.defined()) {
       end_all(sequences, StopReason::kCancelled);
       return sequences;
     }
@@ -122,7 +124,7 @@ class Decoder {
   void set_inputs(const std::vector<std::vector<TokenId>>& prompts) {
     std::size_t longest = 0;
     for (const auto& prompt : prompts) {
-      if (prompt.empty()) throw Error(ErrorKind::kUsage, "there is no prompt");
+      runtime::check_ids(prompt, state_.dimensions().vocabulary);
       longest = std::max(longest, prompt.size());
     }
     const auto rows = static_cast<std::int64_t>(prompts.size());
@@ -187,9 +189,11 @@ class Decoder {
     return logits;
   }
 
+  // The last token's logits; undefined: cancelled before the end.
   at::Tensor read_prompt(ModelCache& cache) {
     at::Tensor logits;
     for (std::int64_t at = 0; at < ids_.size(1); at += kPromptPart) {
+      if (cancelled()) return {};
       const std::int64_t count = std::min(kPromptPart, ids_.size(1) - at);
       models::Inputs inputs{ids_.narrow(1, at, count)};
       if (attended_.defined()) {
@@ -197,7 +201,6 @@ class Decoder {
         inputs.positions = positions_.narrow(1, at, count);
       }
       logits = forward(std::move(inputs), cache);
-      if (cancelled()) break;
     }
     return logits;
   }
@@ -286,7 +289,7 @@ class TextStream {
 };
 
 void check_generates(const LoadedModel::State& state) {
-  if (state.dimensions().causal) return;
+  if (runtime::continues_texts(state.description.architecture)) return;
   throw Error(ErrorKind::kUnsupported, fmt::format("{}: a {} does not generate text", state.name,
                                                    state.description.architecture));
 }
@@ -360,6 +363,10 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
     inputs.attended = inputs.positions = at::Tensor();
   }
   return state_->model->forward(inputs).to(at::kCPU, at::kFloat);
+}
+
+at::Tensor LoadedModel::forward(std::span<const TokenId> ids) {
+  return forward(runtime::one_sequence(ids, *state_));
 }
 
 }  // namespace haul

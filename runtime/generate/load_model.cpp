@@ -98,7 +98,10 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
   const core::ModelFiles files = core::resolve_model(name);
   auto state = std::make_unique<LoadedModel::State>();
   state->name = name;
-  const core::Json config = config_of(files);
+  state->folder = files.folder;
+  state->log = options.log;
+  state->config = config_of(files);
+  const core::Json& config = state->config;
   state->description = core::describe(files, {false, core::WeightDtype::kStored}).description;
   if (!state->description.dimensions) {
     state->description.dimensions.emplace();

@@ -2,14 +2,18 @@
 
 // What a LoadedModel holds.
 
+#include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/base/json.h"
 #include "haul/torch/model.h"
 #include "models/families/model.h"
 #include "runtime/generate/generation_config.h"
+#include "runtime/generate/sentence_config.h"
 
 namespace haul {
 
@@ -17,6 +21,9 @@ struct LoadedModel::State {
   std::shared_ptr<models::Model> model;
   std::shared_future<Tokenizer> tokenizer;  // read beside the weights; fails only when it is used
   std::string name;
+  std::filesystem::path folder;  // where the model's files lie
+  core::Json config;
+  std::function<void(const std::string&)> log;
   Plan plan;
   Description description;
   runtime::GenerationConfig generation;
@@ -24,6 +31,7 @@ struct LoadedModel::State {
   std::vector<std::int64_t> windows;  // by layer: tokens that it looks at; 0: all
   double load_seconds = 0;
   GenerateFigures figures;
+  std::optional<runtime::SentenceConfig> sentence;  // read when it is first needed
 
   const Dimensions& dimensions() const { return *description.dimensions; }
 };

@@ -72,6 +72,22 @@ struct Generated {
   StopReason reason = StopReason::kLength;
 };
 
+// What a model's files say that it is for.
+enum class Task : std::uint8_t { kGenerate, kEmbed, kClassify, kFillMask };
+
+struct Label {
+  std::int64_t index = 0;  // among the model's labels
+  std::string name;        // as the config has it; LABEL_0, LABEL_1, … where it has none
+  double score = 0;        // a probability, or the value itself that a regression gives
+};
+
+// One that may stand in place of a mask.
+struct Word {
+  TokenId id = 0;
+  std::string text;
+  double score = 0;  // its probability
+};
+
 // Of the last call of generate().
 struct GenerateFigures {
   double first_token_seconds = 0;
@@ -108,9 +124,27 @@ class LoadedModel {
                                         const GenerateOptions& options = {});
   const GenerateFigures& figures() const;
 
+  Task task() const;
+  // One vector for a text: the hidden states, pooled and normalised as the model's
+  // sentence-transformers files say; their mean where there are none. A text longer than those
+  // files allow is cut, which the log tells. Throws Error(kUnsupported) for steps other than
+  // pooling and normalising.
+  std::vector<float> embed(std::string_view text);
+  std::vector<float> embed(std::span<const TokenId> ids);
+  // All labels, the likeliest first. Throws Error(kUnsupported) for a model that has none.
+  std::vector<Label> classify(std::string_view text);
+  std::vector<Label> classify(std::span<const TokenId> ids);
+  // For each mask token in turn the likeliest words, the best first. Throws Error(kUsage) for a
+  // text without one, Error(kUnsupported) for a model without a head for it.
+  std::vector<std::vector<Word>> fill_mask(std::string_view text, std::size_t count = 5);
+  std::vector<std::vector<Word>> fill_mask(std::span<const TokenId> ids, std::size_t count = 5);
+
   // One pass over ids (B, T), as the model's class has it: logits, hidden states or scores, on the
   // CPU in F32. `attended` (B, T) is false for padding; undefined: all are tokens.
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& attended = {});
+  // The same for one sequence. Throws Error(kUsage) for ids that the model does not have, and for
+  // more of them than the context holds.
+  at::Tensor forward(std::span<const TokenId> ids);
 
   // What was moved and taken since the model was loaded.
   DispatchReport report() const;

@@ -57,6 +57,10 @@ TEST(Selection, ARunTakesTheTopFoldersTextsAndOneFormatOfWeights) {
                                    "m")),
               ElementsAre("config.json", "model-1-of-1.safetensors", "model.safetensors.index.json",
                           "tokenizer.model"));
+  EXPECT_THAT(
+      names(select_for_run(
+          files({"1_Pooling/config.json", "modules.json", "onnx/1_Pooling/config.json"}), "m")),
+      ElementsAre("modules.json", "1_Pooling/config.json"));
   EXPECT_THAT(names(select_for_run(files({"config.json", "q.gguf"}), "m")),
               ElementsAre("config.json", "q.gguf"));
   test::expect_error(ErrorKind::kUsage, HasSubstr("m: holds 2 GGUF files: p.gguf, q.gguf"), [] {

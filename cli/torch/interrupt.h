@@ -1,0 +1,20 @@
+#pragma once
+
+// Ctrl-C ends the answer, not the program; a second one the program.
+
+#include <atomic>
+
+namespace haul::cli {
+
+// Becomes true at the first Ctrl-C after catch_interrupt().
+const std::atomic<bool>& interrupted();
+
+// From now on, and again: forgets an earlier one. A read of the calling thread that waits for input
+// ends, too.
+void catch_interrupt();
+
+// If interrupted, ends the program as a shell expects it of one that was: by the signal itself.
+// Only when all is said and cleaned up.
+void end_if_interrupted();
+
+}  // namespace haul::cli
