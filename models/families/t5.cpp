@@ -288,7 +288,7 @@ class T5 : public Model {
 
   at::Tensor forward(const Inputs& inputs) override {
     if (!decoder_) return encode(inputs);
-    const at::Tensor x = decoder_(inputs);
+    at::Tensor x = decoder_(inputs);
     if (!head_) return x;
     return head_(scale_ == 1 ? x : x * scale_);
   }

@@ -18,6 +18,7 @@ std::vector<HubFile> files(std::initializer_list<const char*> names) {
 
 std::vector<std::string> names(const std::vector<HubFile>& list) {
   std::vector<std::string> result;
+  result.reserve(list.size());
   for (const HubFile& file : list) result.push_back(file.name);
   return result;
 }
