@@ -28,17 +28,6 @@ using runtime::Sampling;
 // Long prompts go through the model in parts, so that activations stay small.
 constexpr std::int64_t kPromptPart = 1024;
 
-// Ids (B, T) that the model has no row for would end inside a kernel.
-void check_ids(const LoadedModel::State& state, const at::Tensor& ids) {
-  const std::int64_t known = state.dimensions().vocabulary;
-  if (known == 0 || ids.numel() == 0) return;
-  const auto least = ids.min().item<std::int64_t>();
-  const auto most = ids.max().item<std::int64_t>();
-  if (least >= 0 && most < known) return;
-  throw Error(ErrorKind::kUsage, fmt::format("token {} is not in the vocabulary of {} tokens",
-                                             least < 0 ? least : most, known));
-}
-
 // One sequence as it grows.
 struct Sequence {
   std::vector<TokenId> seen;  // prompt and new ones
@@ -115,7 +104,7 @@ class Decoder {
     encoded_attended_ = std::exchange(attended_, {});
     const TokenId start = state_.generation.decoder_start.value_or(static_cast<TokenId>(padding()));
     ids_ = at::full({ids_.size(0), 1}, static_cast<std::int64_t>(start), at::kLong);
-    check_ids(state_, ids_);
+    runtime::check_ids(ids_, state_);
     for (Sequence& sequence : sequences) sequence.seen = {start};
   }
 
@@ -124,7 +113,7 @@ class Decoder {
   void set_inputs(const std::vector<std::vector<TokenId>>& prompts) {
     std::size_t longest = 0;
     for (const auto& prompt : prompts) {
-      runtime::check_ids(prompt, state_.dimensions().vocabulary);
+      if (prompt.empty()) throw Error(ErrorKind::kUsage, "there is no prompt: it has no tokens");
       longest = std::max(longest, prompt.size());
     }
     const auto rows = static_cast<std::int64_t>(prompts.size());
@@ -142,7 +131,7 @@ class Decoder {
       attended[row].narrow(0, has_encoder() ? columns - empty : 0, empty).fill_(false);
       padded = true;
     }
-    check_ids(state_, ids_);
+    runtime::check_ids(ids_, state_);
     if (!padded) return;
     attended_ = attended;
     positions_ = (attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
@@ -348,7 +337,7 @@ std::vector<Generated> LoadedModel::generate_batch(const std::vector<std::vector
 
 at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attended) {
   const at::NoGradGuard no_gradients;
-  check_ids(*state_, ids);
+  runtime::check_ids(ids, *state_);
   models::Inputs inputs{ids};
   if (attended.defined()) {
     inputs.attended = attended;

@@ -34,7 +34,9 @@ class Reader {
     std::vector<TokenId> result;
     if (value == nullptr) return result;
     const auto add = [&](const core::Json& id) {
-      if (id == -1) return;  // "none" in the configs of some conversions
+      // "None" in the configs of some conversions.
+      if (id.is_number_integer() && !id.is_number_unsigned() && id.get<std::int64_t>() == -1)
+        return;
       if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
           id.get<std::int64_t>() > std::numeric_limits<TokenId>::max()) {
         fail(key, "is not a token id");

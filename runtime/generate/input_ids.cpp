@@ -10,17 +10,18 @@
 
 namespace haul::runtime {
 
-void check_ids(std::span<const TokenId> ids, std::int64_t vocabulary) {
-  if (ids.empty()) throw Error(ErrorKind::kUsage, "there is no text: it has no tokens");
-  const auto largest = static_cast<std::int64_t>(*std::max_element(ids.begin(), ids.end()));
-  if (vocabulary > 0 && largest >= vocabulary) {
-    throw Error(ErrorKind::kUsage, fmt::format("the token id {} is beyond the model's {} tokens",
-                                               largest, vocabulary));
-  }
+void check_ids(const at::Tensor& ids, const LoadedModel::State& state) {
+  if (ids.numel() == 0) throw Error(ErrorKind::kUsage, "there is no prompt: it has no tokens");
+  const std::int64_t known = state.dimensions().vocabulary;
+  if (known == 0) return;
+  const auto least = ids.min().item<std::int64_t>();
+  const auto most = ids.max().item<std::int64_t>();
+  if (least >= 0 && most < known) return;
+  throw Error(ErrorKind::kUsage, fmt::format("token {} is not in the vocabulary of {} tokens",
+                                             least < 0 ? least : most, known));
 }
 
 at::Tensor one_sequence(std::span<const TokenId> ids, const LoadedModel::State& state) {
-  check_ids(ids, state.dimensions().vocabulary);
   const auto tokens = static_cast<std::int64_t>(ids.size());
   if (tokens > state.context) {
     throw Error(ErrorKind::kUsage,
@@ -29,6 +30,7 @@ at::Tensor one_sequence(std::span<const TokenId> ids, const LoadedModel::State& 
   }
   at::Tensor result = at::empty({1, tokens}, at::kLong);
   std::copy(ids.begin(), ids.end(), result.mutable_data_ptr<std::int64_t>());
+  check_ids(result, state);
   return result;
 }
 

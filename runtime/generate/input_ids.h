@@ -9,10 +9,11 @@
 
 namespace haul::runtime {
 
-// Throws Error(kUsage) for no ids at all and for one that the model's table lacks.
-void check_ids(std::span<const TokenId> ids, std::int64_t vocabulary);
+// Throws Error(kUsage) for no ids at all and for one that the model has no row for, which would end
+// inside a kernel.
+void check_ids(const at::Tensor& ids, const LoadedModel::State& state);
 
-// (1, T), for one pass. As above, and for more than the context holds.
+// (1, T), for one pass. Throws as above, and for more than the context holds.
 at::Tensor one_sequence(std::span<const TokenId> ids, const LoadedModel::State& state);
 
 }  // namespace haul::runtime
