@@ -16,8 +16,7 @@ namespace {
 constexpr std::int64_t kPartBytes = 32 << 10;  // of weights, that are worth a thread
 
 WeightType weight_type(const at::Tensor& weight) {
-  if (weight.scalar_type() == at::kFloat) return WeightType::kF32;
-  return weight.scalar_type() == at::kBFloat16 ? WeightType::kBF16 : WeightType::kF16;
+  return weight.scalar_type() == at::kFloat ? WeightType::kF32 : WeightType::kBF16;
 }
 
 at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight,
@@ -59,7 +58,7 @@ TORCH_LIBRARY_IMPL(haul, CPU, library) {
 
 bool has_few_rows(const at::Tensor& x, const at::Tensor& weight) {
   const auto known = [](at::ScalarType type) {
-    return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+    return type == at::kFloat || type == at::kBFloat16;
   };
   return x.is_cpu() && weight.is_cpu() && x.numel() > 0 &&
          x.numel() <= static_cast<std::int64_t>(kMostVectors) * x.size(-1) &&

@@ -111,8 +111,6 @@ void row_products_here(const Rows& rows, const float* vectors, std::size_t count
       return of_type<float>(rows, vectors, count, out, stride);
     case WeightType::kBF16:
       return of_type<hwy::bfloat16_t>(rows, vectors, count, out, stride);
-    case WeightType::kF16:
-      return of_type<hwy::float16_t>(rows, vectors, count, out, stride);
   }
 }
 

@@ -124,6 +124,7 @@ void converse(LoadedModel& model, const Flags& flags) {
   for (;;) {
     catch_interrupt();
     if (asks) fmt::print(stderr, "{}", core::styled_stderr("> ", core::Style::kBold));
+    if (asks && !wait_for_line()) break;
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
@@ -132,7 +133,7 @@ void converse(LoadedModel& model, const Flags& flags) {
     const auto ids =
         tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
     const Generated generated = model.generate(ids, flags.generate, show);
-    fmt::print("\n");
+    show("\n");
     messages.push_back({{"role", "assistant"}, {"content", generated.text}});
   }
   if (asks) fmt::print(stderr, "\n");

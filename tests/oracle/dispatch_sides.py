@@ -60,7 +60,12 @@ class Log(logging.Handler):
         self.lines.append(record.getMessage())
 
     def __enter__(self):
-        logging.getLogger("accelerate").addHandler(self)
+        # One that does not pass on what it gets, which other tests see to, must be asked itself.
+        names = ["accelerate", "accelerate.utils.modeling"]
+        self.loggers = [logging.getLogger(names[0])]
+        self.loggers += [x for x in map(logging.getLogger, names[1:]) if not x.propagate]
+        for logger in self.loggers:
+            logger.addHandler(self)
         self.caught = warnings.catch_warnings(record=True)
         self.warned = self.caught.__enter__()
         warnings.simplefilter("always")
@@ -69,7 +74,8 @@ class Log(logging.Handler):
     def __exit__(self, *error):
         self.caught.__exit__(*error)
         self.lines += [str(w.message) for w in self.warned]
-        logging.getLogger("accelerate").removeHandler(self)
+        for logger in self.loggers:
+            logger.removeHandler(self)
 
 
 def where(model):

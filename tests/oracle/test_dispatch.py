@@ -88,7 +88,7 @@ def test_haul_runs_a_model_from_the_peers_offload_folder(tmp_path, name):
 def test_disk_offload_is_the_peers_in_one_file(tmp_path, name, offload_buffers):
     world = World(tmp_path, name)
     runs = [world.forward(), world.forward()]
-    ours, theirs = world.run({"do": "disk_offload", "folder": "offload",
+    ours, theirs = world.run({"do": "disk_offload", "folder": "offload", "keep": tmp_path / "kept",
                               "offload_buffers": offload_buffers},
                              runs[0], {"do": "undispatch"}, runs[1], values=True)
     for mine, other in zip(ours, theirs, strict=True):
@@ -99,10 +99,12 @@ def test_disk_offload_is_the_peers_in_one_file(tmp_path, name, offload_buffers):
         assert_equal(theirs[number]["output"], world.expected())
 
     # Accelerate: a file for each name. haul: one file that appears when it is complete, with a hash
-    # of its origin in its name, and only what is offloaded in it, a shared tensor once.
+    # of its origin in its name, and only what is offloaded in it, a shared tensor once. What was
+    # written of values in memory goes with their model.
     index = json.loads((tmp_path / "peer/offload/index.json").read_text())
     assert index.keys() == world.state.keys()
-    [file] = (tmp_path / "haul/offload").iterdir()
+    assert not list((tmp_path / "haul/offload").iterdir())
+    [file] = (tmp_path / "kept").iterdir()
     assert file.match("haul-*.safetensors")
     written = load_file(file)
     away = {key for key, (place, _) in ours[1]["tensors"].items() if place == "away"}

@@ -13,6 +13,7 @@
 // a value) and its dtype; "log"; "error". After an error it goes on with the next step.
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -119,6 +120,10 @@ class Scenario {
       cpu_offload(model_, load_options(step));
     } else if (what == "disk_offload") {
       disk_offload(model_, step["folder"].get<std::string>(), load_options(step));
+      // The file goes with its model.
+      if (step.contains("keep")) {
+        std::filesystem::copy(step["folder"].get<std::string>(), step["keep"].get<std::string>());
+      }
     } else if (what == "forward") {
       const at::NoGradGuard no_gradients;
       const at::Tensor input =
