@@ -79,6 +79,19 @@ ModelOptions model_options(const Flags& flags) {
   return options;
 }
 
+core::Json first_messages(const Flags& flags) {
+  core::Json messages = core::Json::array();
+  if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
+  return messages;
+}
+
+// Up to where the assistant begins to speak.
+std::vector<TokenId> chat_ids(const Tokenizer& tokenizer, const core::Json& messages) {
+  ChatOptions chat;
+  chat.add_generation_prompt = true;
+  return tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
+}
+
 // The prompt as the model wants it: a turn of a chat where it has a template, else as it is.
 std::vector<TokenId> prompt_ids(const LoadedModel& model, const std::string& prompt,
                                 const Flags& flags) {
@@ -86,12 +99,9 @@ std::vector<TokenId> prompt_ids(const LoadedModel& model, const std::string& pro
   if (flags.raw || !tokenizer.chat_template()) {
     return tokenizer.encode_ids(prompt, {true, false});
   }
-  core::Json messages = core::Json::array();
-  if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
+  core::Json messages = first_messages(flags);
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  ChatOptions chat;
-  chat.add_generation_prompt = true;
-  return tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
+  return chat_ids(tokenizer, messages);
 }
 
 void show(std::string_view text) {
@@ -117,8 +127,7 @@ void converse(LoadedModel& model, const Flags& flags) {
     throw Error(ErrorKind::kUnsupported, "the model has no chat template",
                 "use --prompt, which continues a text");
   }
-  core::Json messages = core::Json::array();
-  if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
+  core::Json messages = first_messages(flags);
   const bool asks = isatty(STDIN_FILENO) != 0;
   std::string line;
   for (;;) {
@@ -128,11 +137,7 @@ void converse(LoadedModel& model, const Flags& flags) {
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
-    ChatOptions chat;
-    chat.add_generation_prompt = true;
-    const auto ids =
-        tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
-    const Generated generated = model.generate(ids, flags.generate, show);
+    const Generated generated = model.generate(chat_ids(tokenizer, messages), flags.generate, show);
     show("\n");
     messages.push_back({{"role", "assistant"}, {"content", generated.text}});
   }
@@ -157,6 +162,7 @@ std::string read_prompt(const Flags& flags) {
 }
 
 void check(const Flags& flags) {
+  if (!flags.task.empty()) parse_task(flags.task);
   const int ways = !flags.prompt.empty() + flags.chat + !flags.file.empty() + !flags.ids.empty();
   if (ways > 1) throw Error(ErrorKind::kUsage, "give one of --prompt, --chat, --file and --ids");
   if (ways == 0 && isatty(STDIN_FILENO) != 0) {
@@ -170,17 +176,16 @@ void check(const Flags& flags) {
 
 void run(Flags& flags) {
   check(flags);
-  const auto asked = flags.task.empty() ? std::nullopt : std::optional(parse_task(flags.task));
+  const std::vector<TokenId> ids =
+      flags.ids.empty() ? std::vector<TokenId>() : parse_ids("--ids", flags.ids);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   LoadedModel model = load_model(flags.model, model_options(flags));
   flags.generate.cancel = &interrupted();
-  const std::vector<TokenId> ids =
-      flags.ids.empty() ? std::vector<TokenId>() : parse_ids("--ids", flags.ids);
   if (!flags.logits.empty()) {
     write_logits(model, ids, flags.logits);
     return;
   }
-  const Task task = asked.value_or(model.task());
+  const Task task = flags.task.empty() ? model.task() : parse_task(flags.task);
   if (flags.chat) {
     converse(model, flags);
   } else if (task == Task::kGenerate) {

@@ -5,9 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
@@ -27,6 +25,20 @@ using runtime::Sampling;
 
 // Long prompts go through the model in parts, so that activations stay small.
 constexpr std::int64_t kPromptPart = 1024;
+
+// Nobody looks at it, but it must have a row; some configs name one beyond the last.
+std::int64_t padding_of(const LoadedModel::State& state) {
+  const runtime::GenerationConfig& config = state.generation;
+  const std::int64_t id =
+      config.padding.value_or(config.stop_tokens.empty() ? 0 : config.stop_tokens.front());
+  return id < state.dimensions().vocabulary ? id : 0;
+}
+
+// What the decoder of a model with an encoder begins with.
+std::int64_t start_of(const LoadedModel::State& state) {
+  const auto& start = state.generation.decoder_start;
+  return start ? static_cast<std::int64_t>(*start) : padding_of(state);
+}
 
 // One sequence as it grows.
 struct Sequence {
@@ -102,10 +114,9 @@ class Decoder {
     inputs.attended = attended_;
     encoded_ = state_.model->encode(inputs);
     encoded_attended_ = std::exchange(attended_, {});
-    const TokenId start = state_.generation.decoder_start.value_or(static_cast<TokenId>(padding()));
-    ids_ = at::full({ids_.size(0), 1}, static_cast<std::int64_t>(start), at::kLong);
+    ids_ = at::full({ids_.size(0), 1}, start_of(state_), at::kLong);
     runtime::check_ids(ids_, state_);
-    for (Sequence& sequence : sequences) sequence.seen = {start};
+    for (Sequence& sequence : sequences) sequence.seen = {static_cast<TokenId>(start_of(state_))};
   }
 
   // Shorter prompts are padded: on the left, so that all end at the same place, or for an encoder
@@ -118,7 +129,7 @@ class Decoder {
     }
     const auto rows = static_cast<std::int64_t>(prompts.size());
     const auto columns = static_cast<std::int64_t>(longest);
-    ids_ = at::full({rows, columns}, padding(), at::kLong);
+    ids_ = at::full({rows, columns}, padding_of(state_), at::kLong);
     bool padded = false;
     at::Tensor attended = at::ones({rows, columns}, at::kBool);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -135,13 +146,6 @@ class Decoder {
     if (!padded) return;
     attended_ = attended;
     positions_ = (attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
-  }
-
-  std::int64_t padding() const {
-    // Nobody looks at it, but it must have a row; some configs name one beyond the last.
-    const std::int64_t id =
-        state_.generation.padding.value_or(stop_tokens_.empty() ? 0 : stop_tokens_.front());
-    return id < state_.dimensions().vocabulary ? id : 0;
   }
 
   std::int64_t most_new_tokens(const std::vector<std::vector<TokenId>>& prompts) const {
@@ -210,7 +214,7 @@ class Decoder {
   at::Tensor choose(const at::Tensor& logits, std::int64_t step, std::vector<Sequence>& sequences,
                     const OnToken& on_token) {
     const at::Tensor scores = logits.select(1, 0).to(at::kCPU, at::kFloat).contiguous();
-    at::Tensor next = at::full({scores.size(0), 1}, padding(), at::kLong);
+    at::Tensor next = at::full({scores.size(0), 1}, padding_of(state_), at::kLong);
     const auto width = static_cast<std::size_t>(scores.size(1));
     for (std::size_t row = 0; row < sequences.size(); ++row) {
       Sequence& sequence = sequences[row];
@@ -347,8 +351,7 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
     // The decoder's first step.
     inputs.encoded = state_->model->encode(inputs);
     inputs.encoded_attended = inputs.attended;
-    const auto start = static_cast<std::int64_t>(state_->generation.decoder_start.value_or(0));
-    inputs.ids = at::full({ids.size(0), 1}, start, at::kLong);
+    inputs.ids = at::full({ids.size(0), 1}, start_of(*state_), at::kLong);
     inputs.attended = inputs.positions = at::Tensor();
   }
   return state_->model->forward(inputs).to(at::kCPU, at::kFloat);
