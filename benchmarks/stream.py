@@ -6,13 +6,15 @@ A chain of stock Linears in float32 (4 GB unless told), every one on disk, run o
 memory cgroup of a quarter of the model, with the page cache cold (dropped before each pass) and warm.
 Prints GB/s of weights: what O_DIRECT reads give in the same run, haul's, Accelerate's disk offload,
 and the peak of resident memory of each. Answer: haul at 0.9 of the limit or more when cold, and never
-slower than Accelerate. Needs root, for the cgroup.
+slower than Accelerate. Then the same checkpoint is loaded whole into RAM, cold, outside of the group:
+haul at 0.9 of the limit or more. Needs root, for the cgroup.
 """
 
 import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 BENCH = BUILD / "benchmarks" / "bench_stream"
-WIDTH, PASSES = 4096, 3
+WIDTH, PASSES, ROUNDS = 4096, 3, 3
 LEAST = 0.9
 
 PEER = """
@@ -55,6 +57,24 @@ with torch.inference_mode():
             times.append(time.perf_counter() - begin)
 times.sort()
 print(json.dumps({"load_seconds": load, "pass_seconds": times[len(times) // 2]}))
+"""
+
+
+LOAD_PEER = """
+import json, os, sys, time
+folder, layers, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+import torch
+from accelerate import init_empty_weights, load_checkpoint_and_dispatch
+with init_empty_weights():
+    model = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
+path = os.path.join(folder, "model.safetensors")
+file = os.open(path, os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+begin = time.perf_counter()
+model = load_checkpoint_and_dispatch(model, path, device_map={"": "cpu"})
+# Its tensors are a map of the file: reading one number a page is what loads them.
+sum(p.view(-1)[:: 1024].sum().item() for p in model.parameters())
+print(json.dumps({"load_seconds": time.perf_counter() - begin}))
 """
 
 
@@ -94,6 +114,24 @@ def measure(group, command, size):
     return size / result["pass_seconds"] / 1e9, f"load {result['load_seconds']:.1f} s, peak {peak / 1e6:.0f} MB"
 
 
+def cold_load(folder, layers, size):
+    """Whether loading into RAM, in turns with the limit and the peer, is at 0.9 of the limit or more."""
+    commands = {"O_DIRECT": [BENCH, "limit", os.path.join(folder, "model.safetensors")],
+                "haul": [BENCH, "run", folder, "cpu", "cpu", 0, 1, "cold"],
+                "Accelerate": [sys.executable, "-c", LOAD_PEER, folder, layers, WIDTH]}
+    rates = {name: [] for name in commands}
+    for _ in range(ROUNDS):
+        for name, command in commands.items():
+            done = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True)
+            result = json.loads(done.stdout.strip().splitlines()[-1])
+            rates[name].append(result["limit_gb_per_second"] if name == "O_DIRECT"
+                               else size / result["load_seconds"] / 1e9)
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    for name, rate in middle.items():
+        print(f"load  {name:<11} {rate:5.2f} GB/s", flush=True)
+    return middle["haul"] >= LEAST * middle["O_DIRECT"]
+
+
 def main():
     gigabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 4
     layers = round(gigabytes * 1e9 / (WIDTH * WIDTH * 4))
@@ -124,6 +162,7 @@ def main():
             ours, peer = rates["haul"], rates["Accelerate"]
             good &= ours is not None and (peer is None or ours >= peer)
             good &= state == "warm" or (ours is not None and ours >= LEAST * limit)
+        good &= cold_load(folder, layers, size)
     finally:
         group.close()
         shutil.rmtree(folder)
