@@ -73,11 +73,10 @@ std::string table(const Plan& plan) {
   for (const PlanDevice& device : plan.devices) {
     std::string free;
     if (device.budget) free = shown(*device.budget - std::min(*device.budget, device.used()));
-    result +=
-        fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
-                    device_words(device.device), shown(device.weights + device.margins),
-                    shown(device.kv),
-                    shown(device.activations), shown(device.context), shown(device.slots), free);
+    result += fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
+                          device_words(device.device), shown(device.weights + device.margins),
+                          shown(device.kv), shown(device.activations), shown(device.context),
+                          shown(device.slots), free);
   }
   return result;
 }

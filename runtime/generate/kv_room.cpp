@@ -43,8 +43,8 @@ at::Tensor KvRoom::take(at::IntArrayRef sizes, const at::TensorOptions& options)
         device);
   }
   try {
-    const auto own = std::make_shared<Slab>(device, bytes,
-                                            store_.ledger(device).reserve(Tag::kKv, bytes));
+    const auto own =
+        std::make_shared<Slab>(device, bytes, store_.ledger(device).reserve(Tag::kKv, bytes));
     return at::from_blob(
         own->data(), sizes, [own](void*) {}, options, device);
   } catch (Error& error) {

@@ -129,8 +129,7 @@ Tokenizer tokenizer_of(const core::ModelFiles& files, std::int64_t vocabulary) {
 
 // What the plan has beside the weights.
 void set_room_aside(LoadedModel::State* state) {
-  runtime::WeightStore& store =
-      *runtime::store_of(runtime::read_model(ModelRef(*state->model)));
+  runtime::WeightStore& store = *runtime::store_of(runtime::read_model(ModelRef(*state->model)));
   state->kv_room = std::make_unique<runtime::KvRoom>(state->plan, store);
   for (const PlanDevice& device : state->plan.devices) {
     if (device.activations == 0) continue;
@@ -181,8 +180,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
   state->generation =
       runtime::read_generation_config(config, files.folder / "generation_config.json");
   const LoadOptions load = load_options(*state, options, dtype);
-  state->plan =
-      plan_for(as_loaded(state->description, load), options, dtype, state->context, name);
+  state->plan = plan_for(as_loaded(state->description, load), options, dtype, state->context, name);
   if (options.on_plan) options.on_plan(state->plan);
   load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
   set_room_aside(state.get());

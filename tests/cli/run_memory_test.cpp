@@ -58,8 +58,8 @@ void expect_as_planned(const nlohmann::json& stats, double at_least_planned) {
 nlohmann::json run(const fs::path& folder, std::vector<std::string> more) {
   std::string ids = "1";
   for (int i = 0; i < 100; ++i) ids += ",7";
-  std::vector<std::string> arguments = {"run",  folder.string(), "--ids",     ids,  "--context",
-                                        "128",  "--json",        "--max-new-tokens", "3"};
+  std::vector<std::string> arguments = {
+      "run", folder.string(), "--ids", ids, "--context", "128", "--json", "--max-new-tokens", "3"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const auto finished = test::run_haul(arguments);
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
@@ -79,8 +79,7 @@ TEST(RunMemory, TheProcessOfALargeModelTakesWhatThePlanSays) {
   }
   {
     SCOPED_TRACE("half on disk");
-    const auto stats =
-        run(folder.path(), {"--max-memory", "cpu=" + std::to_string(weights / 2)});
+    const auto stats = run(folder.path(), {"--max-memory", "cpu=" + std::to_string(weights / 2)});
     expect_as_planned(stats, 0.4 * all);
     EXPECT_LE(stats.at("planned").at("RAM").get<double>(), 0.5 * all);
     EXPECT_GT(stats.at("bytes_moved").get<double>(), 0.5 * all);

@@ -1,15 +1,20 @@
 // What a plan says is what is taken: every family under four placements, after a load and a
-// generation that fills the context (a pass over it for a model that does not generate).
+// generation with a cache for the whole context (a pass over it for a model that does not
+// generate).
 //
 // Of each tier: the peak is never above the plan, and at least 97 % of it; both without what is set
 // aside for activations, which is the same on either side. Those are measured apart: an allocator
 // that counts gives the most that torch's ops held at one time.
 
 #include <atomic>
+#include <mutex>
+#include <numeric>
 #include <random>
+#include <unordered_map>
 
 #include <ATen/ops/full.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
@@ -36,9 +41,11 @@ class CountingAllocator final : public c10::Allocator {
     std::int64_t before = peak_.load();
     while (now > before && !peak_.compare_exchange_weak(before, now)) {
     }
-    auto* const piece = new Piece{this, data, size};
-    return {data, piece, &free_piece, c10::kCPU};
+    const std::lock_guard lock(mutex_);
+    sizes_[data] = size;
+    return {data, data, &give_back, c10::kCPU};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, std::size_t count) const override {
     default_copy_data(to, from, count);
   }
@@ -57,17 +64,20 @@ class CountingAllocator final : public c10::Allocator {
   }
 
  private:
-  struct Piece {
-    CountingAllocator* owner;
-    void* data;
-    std::size_t size;
-  };
-  static void free_piece(void* context) {
-    const std::unique_ptr<Piece> piece(static_cast<Piece*>(context));
-    c10::free_cpu(piece->data);
-    piece->owner->held_ -= static_cast<std::int64_t>(piece->size);
+  static void give_back(void* data) {
+    if (data == nullptr) return;
+    CountingAllocator& counting = installed();
+    {
+      const std::lock_guard lock(counting.mutex_);
+      const auto found = counting.sizes_.find(data);
+      counting.held_ -= static_cast<std::int64_t>(found->second);
+      counting.sizes_.erase(found);
+    }
+    c10::free_cpu(data);
   }
 
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::size_t> sizes_;
   std::atomic<std::int64_t> held_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
   std::atomic<std::int64_t> base_ = 0;
@@ -76,6 +86,9 @@ class CountingAllocator final : public c10::Allocator {
 struct Family {
   const char* name;
   const char* config;
+  // The head over all tokens: a matrix library may copy its F32 weight to lay it out anew, which
+  // comes out of the workspace.
+  Bytes copied = 0;
 };
 
 // Weights of some MB, the largest of which are read past the page cache.
@@ -84,7 +97,8 @@ constexpr Family kFamilies[] = {
       "n_layer": 4, "n_head": 4, "vocab_size": 3000, "n_positions": 128})"},
     {"bert", R"({"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 192,
       "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512,
-      "vocab_size": 3000, "max_position_embeddings": 128})"},
+      "vocab_size": 3000, "max_position_embeddings": 128})",
+     Bytes{3000} * 192 * 4},
     {"llama", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
       "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
       "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
@@ -111,6 +125,11 @@ constexpr Family kFamilies[] = {
 
 enum class Place { kRam, kRamAndDisk, kDisk, kRandom };
 constexpr Place kPlaces[] = {Place::kRam, Place::kRamAndDisk, Place::kDisk, Place::kRandom};
+constexpr const char* kPlaceNames[] = {"RAM", "RAM and disk", "disk", "a random budget"};
+
+double megabytes(Bytes bytes) {
+  return static_cast<double>(bytes) / 1e6;
+}
 
 void write_model(const fs::path& folder, const std::string& text) {
   const core::Json json = core::parse_json(text, "config.json");
@@ -132,7 +151,8 @@ bool generates(const LoadedModel& model) {
   return model.task() == Task::kGenerate;
 }
 
-// Until the context is full; of a model with an encoder, that of both.
+// Until the context is full. A model with an encoder reads as much, has room for as many new
+// tokens, and stops at the first.
 void use(LoadedModel& model) {
   const bool encoder = model.description().dimensions->encoder_layers > 0;
   if (!generates(model)) {
@@ -143,6 +163,11 @@ void use(LoadedModel& model) {
   GenerateOptions options;
   options.temperature = 0;
   options.max_new_tokens = encoder ? kContext - 1 : 8;
+  if (encoder) {
+    options.stop_tokens.resize(
+        static_cast<std::size_t>(model.description().dimensions->vocabulary));
+    std::iota(options.stop_tokens.begin(), options.stop_tokens.end(), 0);
+  }
   model.generate(prompt, options);
 }
 
@@ -171,9 +196,8 @@ class PlannedMemory : public testing::TestWithParam<std::tuple<Family, Dtype>> {
     }
     const PlanDevice ram = ram_of(load(result).plan());
     std::mt19937 random(11);
-    const double share = place == Place::kRandom
-                             ? std::uniform_real_distribution<double>(0.55, 0.95)(random)
-                             : 0.75;
+    const double share =
+        place == Place::kRandom ? std::uniform_real_distribution<double>(0.55, 0.95)(random) : 0.75;
     const auto weights = static_cast<Bytes>(share * static_cast<double>(ram.weights));
     result.max_memory =
         parse_max_memory("cpu=" + std::to_string(ram.used() - ram.weights + weights));
@@ -186,7 +210,7 @@ class PlannedMemory : public testing::TestWithParam<std::tuple<Family, Dtype>> {
 TEST_P(PlannedMemory, IsWhatIsTaken) {
   CountingAllocator& counting = CountingAllocator::installed();
   for (const Place place : kPlaces) {
-    SCOPED_TRACE(static_cast<int>(place));
+    SCOPED_TRACE(kPlaceNames[static_cast<std::size_t>(place)]);
     const ModelOptions options = options_for(place);
     LoadedModel model = load(options);
     counting.begin();
@@ -207,37 +231,36 @@ TEST_P(PlannedMemory, IsWhatIsTaken) {
     EXPECT_EQ(place == Place::kRam, report.bytes_moved == 0);
     EXPECT_EQ(report.unplanned, 0U);
     EXPECT_GT(ops, 0U);
-    EXPECT_LE(ops, ram.activations - core::kBlasWorkspace);
-    std::printf("%s %d: planned %llu, peak %llu; ops %llu of %llu; kv %llu, slots %llu\n",
-                std::get<0>(GetParam()).name, static_cast<int>(place),
-                static_cast<unsigned long long>(tier.planned),
-                static_cast<unsigned long long>(tier.peak), static_cast<unsigned long long>(ops),
-                static_cast<unsigned long long>(ram.activations - core::kBlasWorkspace),
-                static_cast<unsigned long long>(ram.kv),
-                static_cast<unsigned long long>(ram.slots));
+    const Bytes copied = options.dtype == Dtype::kF32 ? std::get<0>(GetParam()).copied : 0;
+    EXPECT_LE(ops, ram.activations - core::kBlasWorkspace + copied);
+    std::printf("%s: planned %.3f MB, peak %.3f MB; activations %.3f MB, seen %.3f MB\n",
+                kPlaceNames[static_cast<std::size_t>(place)], megabytes(tier.planned),
+                megabytes(tier.peak), megabytes(ram.activations - core::kBlasWorkspace),
+                megabytes(ops));
   }
 }
 
 TEST_P(PlannedMemory, HasNoByteOfKvCacheTooMany) {
   ModelOptions less = options();
-  Plan plan = load(less).plan();
+  LoadedModel whole = load(less);
+  use(whole);
+  Plan plan = whole.plan();
   for (PlanDevice& device : plan.devices) {
     if (device.kv > 0) --device.kv;
   }
   less.placement = plan;
   LoadedModel model = load(less);
   use(model);
-  const TierUse tier = model.report().tiers.at(0);
-  EXPECT_EQ(tier.peak > tier.planned, generates(model));
+  EXPECT_EQ(model.report().tiers.at(0).peak > whole.report().tiers.at(0).peak, generates(model));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    AllFamilies, PlannedMemory,
-    testing::Combine(testing::ValuesIn(kFamilies), testing::Values(Dtype::kF32, Dtype::kBF16)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param).name) + "_" +
-             std::string(name(std::get<1>(info.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(AllFamilies, PlannedMemory,
+                         testing::Combine(testing::ValuesIn(kFamilies),
+                                          testing::Values(Dtype::kF32, Dtype::kBF16)),
+                         [](const auto& chosen) {
+                           return std::string(std::get<0>(chosen.param).name) + "_" +
+                                  std::string(name(std::get<1>(chosen.param)));
+                         });
 
 }  // namespace
 }  // namespace haul
