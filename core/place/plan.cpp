@@ -61,14 +61,20 @@ Prediction prediction(const World& world, const Choices& choices, const Timing& 
   return {timing.seconds, limit};
 }
 
+// Of all tensors, without the room around them.
+core::Size bytes_of(const core::Unit& unit) {
+  return unit.weights - unit.margin + unit.buffers;
+}
+
 // All weights are read from disk once; those of GPUs go over their links at the same time.
 Prediction load_prediction(const World& world, const Choices& choices) {
   core::Size all = 0;
   std::vector<core::Size> here(world.executors.size());
   for (std::size_t u = 0; u < choices.size(); ++u) {
     if (choices[u].store == Store::kDisk) continue;
-    all += world.units[u].weights;
-    if (choices[u].store == Store::kHere) here[choices[u].executor] += world.units[u].weights;
+    const core::Size bytes = bytes_of(world.units[u]);
+    all += bytes;
+    if (choices[u].store == Store::kHere) here[choices[u].executor] += bytes;
   }
   Prediction result{static_cast<double>(all) / world.disk_bandwidth, "disk"};
   for (std::size_t e = 0; e < here.size(); ++e) {
@@ -79,11 +85,6 @@ Prediction load_prediction(const World& world, const Choices& choices) {
     result = {seconds, fmt::format("link of GPU {}", to_string(executor.device))};
   }
   return result;
-}
-
-// Of all tensors, without the room around them.
-core::Size bytes_of(const core::Unit& unit) {
-  return unit.weights - unit.margin + unit.buffers;
 }
 
 std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes,

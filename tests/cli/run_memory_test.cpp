@@ -56,10 +56,8 @@ void expect_as_planned(const nlohmann::json& stats, double at_least_planned) {
 }
 
 nlohmann::json run(const fs::path& folder, std::vector<std::string> more) {
-  std::string ids = "1";
-  for (int i = 0; i < 100; ++i) ids += ",7";
   std::vector<std::string> arguments = {
-      "run", folder.string(), "--ids", ids, "--context", "128", "--json", "--max-new-tokens", "3"};
+      "run", folder.string(), "--ids", "1,7", "--context", "32", "--json", "--max-new-tokens", "3"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const auto finished = test::run_haul(arguments);
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
