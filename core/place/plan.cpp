@@ -15,7 +15,6 @@
 namespace haul {
 namespace {
 
-using core::Choice;
 using core::Choices;
 using core::Executor;
 using core::ModelWorld;

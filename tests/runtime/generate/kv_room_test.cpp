@@ -1,5 +1,8 @@
 #include "runtime/generate/kv_room.h"
 
+#include <array>
+
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,6 +25,11 @@ class KvRoomTest : public testing::Test {
     plan.devices.back().device = kCpuDevice;
     plan.devices.back().kv = kv;
     return plan;
+  }
+  // 40 bytes a token.
+  static at::Tensor take(KvRoom& room, std::int64_t tokens) {
+    const std::array<std::int64_t, 4> sizes = {1, 1, tokens, 10};
+    return room.take(sizes, at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
   }
   Ledger& ledger() { return store->ledger(c10::Device(c10::kCPU)); }
 
@@ -47,8 +55,8 @@ TEST_F(KvRoomTest, IsTakenAtOnceAndServesOneCacheAfterAnother) {
 TEST_F(KvRoomTest, MoreThanWasPlannedIsCountedAndGivenBack) {
   KvRoom room(plan_of(1'000), *store);
   {
-    const at::Tensor inside = room.take({1, 1, 10, 10}, at::kFloat);
-    const at::Tensor outside = room.take({1, 1, 100, 10}, at::kFloat);
+    const at::Tensor inside = take(room, 10);
+    const at::Tensor outside = take(room, 100);
     EXPECT_EQ(ledger().used(Tag::kKv), 1'000U + 4'000);
     outside.fill_(3);
     inside.fill_(4);
@@ -62,9 +70,7 @@ TEST_F(KvRoomTest, WhatTheBudgetDoesNotHoldIsAnErrorThatSaysWhy) {
   test::expect_error(ErrorKind::kResource,
                      testing::AllOf(testing::HasSubstr("KV cache"), testing::HasSubstr("RAM"),
                                     testing::HasSubstr("planned for")),
-                     [&] {
-                       room.take({1, 1, 1'000, 100}, at::kFloat);
-                     });
+                     [&] { take(room, 10'000); });
   EXPECT_EQ(ledger().used(Tag::kKv), 1'000U);
 }
 
@@ -72,7 +78,7 @@ TEST_F(KvRoomTest, ATensorMayOutliveIt) {
   at::Tensor left;
   {
     KvRoom room(plan_of(1'000), *store);
-    left = room.take({1, 1, 10, 10}, at::kFloat);
+    left = take(room, 10);
   }
   left.fill_(1);
   EXPECT_EQ(left.sum().item<float>(), 100);
