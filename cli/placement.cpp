@@ -194,6 +194,7 @@ Plan make_plan(const PlacementFlags& flags, const Profile& profile) {
   } else {
     request.mode = parse_map_mode(flags.device_map);
   }
+  request.margins = !flags.context.empty();  // then it is a run that is planned
   set_context(flags, description, profile, &request);
   Plan plan = haul::make_plan(description, request, profile);
   plan.warnings.insert(plan.warnings.begin(), warnings.begin(), warnings.end());

@@ -39,7 +39,7 @@ std::string bar(const PlanDevice& device, int width) {
       std::max<Bytes>(1, std::max(device.budget.value_or(device.used()), device.used()));
   std::string result;
   int drawn = 0;
-  Bytes sum = 0;
+  Bytes sum = device.margins;
   for (const Part& part : kParts) {
     sum += device.*part.bytes;
     int end = static_cast<int>(static_cast<double>(sum) / static_cast<double>(whole) * width + 0.5);
@@ -73,10 +73,10 @@ std::string table(const Plan& plan) {
   for (const PlanDevice& device : plan.devices) {
     std::string free;
     if (device.budget) free = shown(*device.budget - std::min(*device.budget, device.used()));
-    result +=
-        fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
-                    device_words(device.device), shown(device.weights), shown(device.kv),
-                    shown(device.activations), shown(device.context), shown(device.slots), free);
+    result += fmt::format("  {:<6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n",
+                          device_words(device.device), shown(device.weights + device.margins),
+                          shown(device.kv), shown(device.activations), shown(device.context),
+                          shown(device.slots), free);
   }
   return result;
 }

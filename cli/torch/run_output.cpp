@@ -13,12 +13,15 @@ core::Json stats(const LoadedModel& model) {
     peak[tier.tier] = tier.peak;
     planned[tier.tier] = tier.planned;
   }
+  const ProcessMemory process = model.process_memory();
   return {{"load_s", model.load_seconds()},
           {"first_token_s", figures.first_token_seconds},
           {"tokens_per_s", figures.tokens_per_second()},
           {"bytes_moved", report.bytes_moved},
           {"peak", std::move(peak)},
-          {"planned", std::move(planned)}};
+          {"planned", std::move(planned)},
+          {"process", process.peak},
+          {"libtorch", process.libtorch}};
 }
 
 core::Json to_json(const Generated& generated, const LoadedModel& model) {
@@ -51,7 +54,9 @@ std::string figures_line(const LoadedModel& model, const std::string& work) {
     line += fmt::format(", {} peak {} of {} planned", tier.tier, format_bytes(tier.peak),
                         format_bytes(tier.planned));
   }
-  return line;
+  const ProcessMemory process = model.process_memory();
+  return line + fmt::format(", process {} with {} of libtorch", format_bytes(process.peak),
+                            format_bytes(process.libtorch));
 }
 
 }  // namespace haul::cli

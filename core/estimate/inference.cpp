@@ -93,10 +93,13 @@ Bytes inference_activation_bytes(const Dimensions& d, const InferenceRequest& re
   const Count s = element_bytes(request);
   const Count tokens = tokens_at_once(d, request);
   const Count n = tokens * request.batch;
-  const Count attention = Count(3) * d.head_size * (Count(d.heads) + d.kv_heads);
+  const Count attention = Count(d.head_size) * (Count(5) * d.heads + Count(3) * d.kv_heads);
   const Count mlp = Count(d.gated_mlp ? 3 : 2) * d.intermediate;
-  Count bytes = n * s * (Count(2) * d.hidden + std::max(attention, mlp));
-  if (d.score_bias) bytes += s * d.heads * tokens * request.context;
+  Count bytes = n * s * (Count(4) * d.hidden + Count(2) * d.head_size + std::max(attention, mlp));
+  if (d.score_bias) {
+    constexpr int kPlaces = 24;  // three 64-bit numbers for each pair of tokens
+    bytes += (Count(2) * s * d.heads + kPlaces) * tokens * request.context;
+  }
   return bytes.value();
 }
 

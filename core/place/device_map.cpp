@@ -182,19 +182,4 @@ DeviceMapCheck check_device_map(const Description& description, const DeviceMap&
   return result;
 }
 
-std::vector<DeviceUse> weights_by_device(const Description& description, const SizeOptions& sizes,
-                                         const DeviceMap& map) {
-  const DeviceLookup lookup(map);
-  const ModuleSizes table = compute_module_sizes(description, sizes);
-  std::map<Device, Bits> totals;
-  for (const auto& [name, device] : map) totals[device];
-  for (ModuleSizes::Index i = 0; i < table.nodes().size(); ++i) {
-    if (table[i].module != nullptr || table[i].bits == 0) continue;
-    if (const auto device = lookup(table.name(i))) totals[*device] += table[i].bits;
-  }
-  std::vector<DeviceUse> result;
-  for (const auto& [device, bits] : totals) result.push_back({device, bits});
-  return result;
-}
-
 }  // namespace haul

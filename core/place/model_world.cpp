@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/place/device_lookup.h"
+#include "haul/tensor_memory.h"
 
 namespace haul::core {
 namespace {
@@ -96,8 +97,14 @@ class Builder {
     for (const Index module : empty_) keys.add(module);
     empty_.clear();
     Unit unit;
-    unit.weights = unit.touched = bytes;
+    unit.weights = unit.touched = bytes - std::min(bytes, contents.buffers);
+    unit.weights += contents.margin;
+    unit.margin = contents.margin;
     unit.piece = contents.piece;
+    unit.slots = contents.slots;
+    unit.buffers = contents.buffers;
+    unit.buffer_margin = contents.buffer_margin;
+    unit.extra = contents.buffers + contents.buffer_margin;
     const ModuleSpec* module = sizes_[node].module;
     if (module != nullptr && is_lookup(*module)) {
       const double row =
@@ -123,26 +130,52 @@ class Builder {
     bool has_tensors = false;
     Size piece = 0;       // the largest of tensors that one module owns
     double elements = 0;  // of parameters
+    Size slots = 0;
+    Size margin = 0;
+    Size buffers = 0;  // that are not offloaded
+    Size buffer_margin = 0;
   };
 
   // A module's tensors follow it.
   Contents contents_of(Index node) const {
     Contents result;
     Bits own = 0;
+    Size own_slots = 0;
     for (Index i = node; i < sizes_[node].end; ++i) {
       const ModuleSizes::Node& item = sizes_[i];
       if (item.module != nullptr) {
         own = 0;
+        own_slots = 0;
         continue;
       }
       result.has_tensors = true;
-      own += item.bits;
-      result.piece = std::max(result.piece, to_size(whole_bytes(own)));
+      if (workload_.margins) {
+        add_with_margins(item, &result, &own_slots);
+        result.piece = std::max(result.piece, own_slots);
+      } else {
+        own += item.bits;
+        result.piece = std::max(result.piece, to_size(whole_bytes(own)));
+        result.slots += to_size(whole_bytes(item.bits));
+      }
       if (item.kind == ModuleSizes::Kind::kParameter) {
         result.elements += static_cast<double>(item.elements);
       }
     }
     return result;
+  }
+
+  void add_with_margins(const ModuleSizes::Node& item, Contents* result, Size* own_slots) const {
+    if (item.bits == 0 && item.elements > 0) return;  // counted elsewhere
+    const Bytes counted = whole_bytes(item.bits);
+    const Bytes bytes = stored_bytes(item);
+    if (item.kind == ModuleSizes::Kind::kBuffer && !options_.offload_buffers) {
+      result->buffers += to_size(counted);
+      result->buffer_margin += to_size(resident_memory(bytes)) - to_size(counted);
+      return;
+    }
+    result->margin += to_size(resident_memory(bytes)) - to_size(counted);
+    *own_slots += to_size(slot_memory(bytes));
+    result->slots += to_size(slot_memory(bytes));
   }
 
   const ModuleSizes& sizes_;
@@ -207,6 +240,10 @@ void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, Mod
       whole.piece = std::max(whole.piece, unit.piece);
       whole.extra += unit.extra;
       whole.operations += unit.operations;
+      whole.margin += unit.margin;
+      whole.buffers += unit.buffers;
+      whole.buffer_margin += unit.buffer_margin;
+      whole.slots += unit.slots;
       for (const Index key : builder.keys[u]) result->keys.add(key);
     }
     result->world.units.push_back(whole);
@@ -258,6 +295,10 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
     merge(builder, groups_by_ties(description, sizes, builder), &result);
   }
   return result;
+}
+
+Bytes stored_bytes(const ModuleSizes::Node& tensor) {
+  return tensor.dtype == Dtype::kBool ? tensor.elements : whole_bytes(tensor.bits);
 }
 
 Device device_of(const World& world, Choice choice) {

@@ -20,6 +20,7 @@ struct Workload {
   std::int64_t layers = 0;  // that have a KV cache: the last blocks
   Bytes fixed = 0;          // on every executor that is used: activations, logits, workspace
   Bytes gpu_context = 0;    // and beside it on every GPU
+  bool margins = false;     // see PlanRequest
 };
 
 // By unit: the modules and tensors that it is made of, at least one.
@@ -50,6 +51,9 @@ struct ModelWorld {
 ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
                        const MapOptions& options, const MaxMemory& memory, const Profile& profile,
                        const Workload& workload);
+
+// What a tensor of the table is made of in memory: a bool is a byte, whatever it counts.
+Bytes stored_bytes(const ModuleSizes::Node& tensor);
 
 // Where a unit's weights lie.
 Device device_of(const World& world, Choice choice);

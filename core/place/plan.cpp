@@ -1,8 +1,6 @@
 #include "haul/plan.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -10,13 +8,13 @@
 #include "core/place/model_world.h"
 #include "core/place/peer_planner.h"
 #include "core/place/place.h"
+#include "core/place/plan_devices.h"
 #include "core/place/shortfall.h"
 #include "core/place/workload.h"
 
 namespace haul {
 namespace {
 
-using core::Choice;
 using core::Choices;
 using core::Executor;
 using core::ModelWorld;
@@ -62,14 +60,20 @@ Prediction prediction(const World& world, const Choices& choices, const Timing& 
   return {timing.seconds, limit};
 }
 
+// Of all tensors, without the room around them.
+core::Size bytes_of(const core::Unit& unit) {
+  return unit.weights - unit.margin + unit.buffers;
+}
+
 // All weights are read from disk once; those of GPUs go over their links at the same time.
 Prediction load_prediction(const World& world, const Choices& choices) {
   core::Size all = 0;
   std::vector<core::Size> here(world.executors.size());
   for (std::size_t u = 0; u < choices.size(); ++u) {
     if (choices[u].store == Store::kDisk) continue;
-    all += world.units[u].weights;
-    if (choices[u].store == Store::kHere) here[choices[u].executor] += world.units[u].weights;
+    const core::Size bytes = bytes_of(world.units[u]);
+    all += bytes;
+    if (choices[u].store == Store::kHere) here[choices[u].executor] += bytes;
   }
   Prediction result{static_cast<double>(all) / world.disk_bandwidth, "disk"};
   for (std::size_t e = 0; e < here.size(); ++e) {
@@ -97,7 +101,7 @@ std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes
     if (runs.empty() || !(choices[u] == choices[runs.back().last])) runs.push_back({u, u, 0, 0});
     Run& run = runs.back();
     run.last = u;
-    run.weights += world.units[u].weights;
+    run.weights += bytes_of(world.units[u]);
     ++run.count;
   }
   core::Names names(sizes);
@@ -113,66 +117,6 @@ std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes
     step.weights = static_cast<Bytes>(run.weights);
   }
   return steps;
-}
-
-std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, const Timing& timing,
-                                   const MaxMemory& memory, const Workload& load) {
-  std::vector<PlanDevice> devices;
-  const auto at = [&](Device device) -> PlanDevice& {
-    for (PlanDevice& item : devices) {
-      if (item.device == device) return item;
-    }
-    devices.push_back({});
-    devices.back().device = device;
-    return devices.back();
-  };
-  for (const Budget& item : memory) at(item.device).budget = item.bytes();
-  struct Share {
-    bool busy = false;
-    Bytes kv = 0;
-    std::array<Bytes, 3> weights{};  // by Store
-  };
-  std::vector<Share> shares(world.executors.size());
-  for (std::size_t u = 0; u < choices.size(); ++u) {
-    Share& share = shares[choices[u].executor];
-    share.busy = true;
-    share.kv += static_cast<Bytes>(world.units[u].extra);
-    share.weights[static_cast<std::size_t>(choices[u].store)] +=
-        static_cast<Bytes>(world.units[u].weights);
-  }
-  for (std::size_t e = 0; e < shares.size(); ++e) {
-    if (!shares[e].busy) continue;
-    for (const Store store : {Store::kHere, Store::kRam, Store::kDisk}) {
-      const Bytes weights = shares[e].weights[static_cast<std::size_t>(store)];
-      if (weights == 0) continue;
-      at(device_of(world, {static_cast<std::uint8_t>(e), store})).weights += weights;
-    }
-    PlanDevice& device = at(world.executors[e].device);
-    device.kv = shares[e].kv;
-    device.activations = load.fixed;
-    device.context = device.device.is_accelerator() ? load.gpu_context : 0;
-    device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
-  }
-  std::sort(devices.begin(), devices.end(),
-            [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
-  return devices;
-}
-
-// Of a map that was not made here: what it puts where, and the room its planner kept.
-std::vector<PlanDevice> devices_of_map(const Description& description, const SizeOptions& sizes,
-                                       const Plan& plan, const std::vector<Budget>& reserves) {
-  std::map<Device, PlanDevice> devices;
-  for (const Budget& item : plan.memory) devices[item.device].budget = item.bytes();
-  for (const DeviceUse& use : weights_by_device(description, sizes, plan.map)) {
-    devices[use.device].weights = whole_bytes(use.bits);
-  }
-  for (const Budget& item : reserves) devices[item.device].slots = whole_bytes(item.bits);
-  std::vector<PlanDevice> result;
-  for (auto& [device, item] : devices) {
-    item.device = device;
-    result.push_back(item);
-  }
-  return result;
 }
 
 struct PeerMap {
@@ -249,7 +193,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   const Workload load = plan_workload(description, request);
   plan->fits = timing.fits;
   plan->steps = steps_of(model, sizes, choices);
-  plan->devices = devices_of(model.world, choices, timing, plan->memory, load);
+  plan->devices = core::devices_of(model.world, choices, timing, plan->memory, load);
   plan->load = load_prediction(model.world, choices);
   plan->token = prediction(model.world, choices, timing);
   const bool generates = description.dimensions && description.dimensions->causal;
@@ -270,6 +214,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   plan.mode = request.mode;
   plan.context = request.context;
   plan.batch = request.batch;
+  if (request.context) plan.dtype = request.dtype;
   plan.memory = request.memory;
 
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
@@ -309,7 +254,8 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   if (choices) fill(description, request, profile, sizes, model, *choices, *timing, &plan);
   if (request.given_map || request.planner == Planner::kAccelerate) {
     if (!request.context || !choices) {
-      plan.devices = devices_of_map(description, request.options.sizes, plan, reserves);
+      plan.devices = core::devices_of_map(sizes, request.options, plan, reserves,
+                                          plan_workload(description, request));
     }
     if (choices && !plan.fits) plan.warnings.push_back("the map needs more than its budgets hold");
   }

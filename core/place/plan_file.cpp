@@ -51,6 +51,7 @@ class Reader {
     plan.mode = parse_map_mode(text(json, "mode"));
     if (!at(json, "context").is_null()) plan.context = count(json, "context");
     plan.batch = count(json, "batch");
+    if (json.contains("dtype") && !json["dtype"].is_null()) plan.dtype = dtype(json);
     plan.fits = flag(json, "fits");
     for (const auto& [name, device] : object(json, "device_map").items()) {
       plan.map.emplace_back(name, this->device(device));
@@ -128,6 +129,11 @@ class Reader {
     }
     return result;
   }
+  Dtype dtype(const Json& json) const {
+    const auto found = dtype_from_torch_name(text(json, "dtype"));
+    if (!found) fail("\"dtype\" is none that haul knows");
+    return *found;
+  }
   Device device(const Json& value) const {
     return parse_device(value.is_string() ? value.get<std::string>() : value.dump());
   }
@@ -157,6 +163,7 @@ class Reader {
     result.activations = bytes(json, "activations");
     result.context = bytes(json, "context");
     result.slots = bytes(json, "slots");
+    if (json.contains("margins")) result.margins = bytes(json, "margins");
     return result;
   }
 
@@ -176,6 +183,7 @@ Json plan_json(const Plan& plan) {
   json["mode"] = to_string(plan.mode);
   json["context"] = plan.context ? Json(*plan.context) : Json();
   json["batch"] = plan.batch;
+  json["dtype"] = plan.dtype ? Json(torch_name(*plan.dtype)) : Json();
   json["fits"] = plan.fits;
   json["device_map"] = Json::object();
   // Names are different already; looking each up first would take quadratic time.
@@ -199,7 +207,8 @@ Json plan_json(const Plan& plan) {
                                {"kv", device.kv},
                                {"activations", device.activations},
                                {"context", device.context},
-                               {"slots", device.slots}});
+                               {"slots", device.slots},
+                               {"margins", device.margins}});
   }
   json["load"] = prediction_json(plan.load);
   json["first_token"] = plan.first_token ? prediction_json(*plan.first_token) : Json();

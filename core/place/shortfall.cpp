@@ -8,6 +8,7 @@
 #include "core/place/model_world.h"
 #include "core/place/place.h"
 #include "core/place/workload.h"
+#include "haul/tensor_memory.h"
 
 namespace haul::core {
 namespace {
@@ -92,7 +93,9 @@ void add_shortfall(const Description& description, const PlanRequest& request,
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
   const Workload load = plan_workload(description, request);
   // With this much on one device nothing can be short.
-  const Bytes most = 2 * (whole_bytes(sizes.total()) + load.kv + load.fixed + load.gpu_context + 1);
+  const Bytes margins = load.margins ? sizes.nodes().size() * slot_memory(1) : 0;
+  const Bytes most =
+      2 * (whole_bytes(sizes.total()) + margins + load.kv + load.fixed + load.gpu_context + 1);
   for (const Budget& item : request.memory) {
     const auto missing = missing_on(description, request, profile, item.device, most);
     if (!missing) continue;

@@ -14,6 +14,7 @@ Workload workload(const Description& description, const PlanRequest& request, bo
   }
   Workload load;
   load.tokens = request.batch * (whole ? context : 1);
+  load.margins = request.margins && request.planner == Planner::kHaul;
   if (!request.context) return load;
   load.gpu_context = kGpuContext;
   if (description.dimensions) load.layers = description.dimensions->layers;

@@ -32,11 +32,15 @@ inline constexpr Size kNoLimit = std::numeric_limits<Size>::max() / 4;
 enum class Store : std::uint8_t { kHere, kRam, kDisk };
 
 struct Unit {
-  Size weights = 0;
+  Size weights = 0;       // memory that they take
   Size touched = 0;       // bytes of them that a pass reads
-  Size piece = 0;         // the largest part that is copied at once
-  Size extra = 0;         // KV cache: lies with the executor
+  Size piece = 0;         // slot of the largest part that is copied at once
+  Size extra = 0;         // lies with the executor: KV cache, buffers that are not offloaded
   double operations = 0;  // of a pass
+  Size margin = 0;        // of the weights: room around tensors
+  Size buffers = 0;       // of the extra
+  Size buffer_margin = 0;
+  Size slots = 0;  // of all parts
 
   bool operator==(const Unit&) const = default;
 };

@@ -89,14 +89,6 @@ DeviceMapCheck check_device_map(const Description& description, const DeviceMap&
 // which the model registers their first tensor.
 std::vector<std::vector<std::string>> find_tied_parameters(const Description& description);
 
-// What a map puts on each device, in bits; a shared tensor counts once, where its first name lies.
-struct DeviceUse {
-  Device device;
-  Bits bits = 0;
-};
-std::vector<DeviceUse> weights_by_device(const Description& description, const SizeOptions& sizes,
-                                         const DeviceMap& map);
-
 enum class MapMode : std::uint8_t { kAuto, kBalanced, kBalancedLow0, kSequential };
 // "auto", "balanced", "balanced_low_0", "sequential"; throws Error(kUsage) that lists the four.
 MapMode parse_map_mode(std::string_view text);

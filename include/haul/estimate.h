@@ -61,8 +61,8 @@ Bytes kv_bytes(const Dimensions& dimensions, const InferenceRequest& request);
 
 // The largest set of temporaries that a layer holds at one time, its input included. With n = B
 // times the tokens that pass at once (the chunk for a decoder, T for an encoder):
-//   n·s·(2C + max(3HD + 3KD, m·I)), m = 3 for a gated MLP and 2 else, and for models that add a
-//   bias to the scores s·H·tokens·T for it.
+//   n·s·(4C + 2D + max(5HD + 3KD, m·I)), m = 3 for a gated MLP and 2 else, and for models that add
+//   a bias to the scores (2·s·H + 24)·tokens·T for it.
 // Layers run one after another, so this is the model's figure too.
 Bytes inference_activation_bytes(const Dimensions& dimensions, const InferenceRequest& request);
 

@@ -37,7 +37,10 @@ struct PlanRequest {
   std::optional<std::int64_t> context;
   std::int64_t batch = 1;
   Dtype dtype = Dtype::kBF16;  // of KV cache and activations
-  std::string model;           // for people
+  // The room around each tensor counts too (haul/tensor_memory.h), and buffers lie where they are
+  // used, as in a run. Accelerate's planner knows neither.
+  bool margins = false;
+  std::string model;  // for people
 };
 
 // One run of consecutive units that share everything below.
@@ -60,8 +63,9 @@ struct PlanDevice {
   Bytes activations = 0;  // with logits and workspace
   Bytes context = 0;      // of the GPU's driver
   Bytes slots = 0;        // room for weights that are copied when they are needed
+  Bytes margins = 0;      // around the weights
 
-  Bytes used() const { return weights + kv + activations + context + slots; }
+  Bytes used() const { return weights + kv + activations + context + slots + margins; }
   bool operator==(const PlanDevice&) const = default;
 };
 
@@ -78,6 +82,7 @@ struct Plan {
   MapMode mode = MapMode::kAuto;
   std::optional<std::int64_t> context;
   std::int64_t batch = 1;
+  std::optional<Dtype> dtype;  // of KV cache and activations, where there is a context
 
   bool fits = false;
   DeviceMap map;

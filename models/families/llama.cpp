@@ -74,7 +74,10 @@ class LlamaMLPImpl : public torch::nn::Module {
     down_proj_ = register_module("down_proj", linear(spec, "down_proj"));
   }
 
-  at::Tensor forward(const at::Tensor& x) { return down_proj_(act_(gate_proj_(x)) * up_proj_(x)); }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor gate = act_(gate_proj_(x));  // its input is gone before the next product
+    return down_proj_(gate * up_proj_(x));
+  }
 
  private:
   Activation act_;

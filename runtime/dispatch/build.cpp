@@ -21,6 +21,7 @@
 
 #include "core/base/terminal.h"
 #include "haul/error.h"
+#include "haul/tensor_memory.h"
 #include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/move_guard.h"
 #include "runtime/dispatch/offload_file.h"
@@ -31,10 +32,6 @@ namespace {
 
 constexpr Bytes kLoadStaging = 128 * kMiB;
 constexpr int kThreads = 4;
-
-Bytes round_up(Bytes size) {
-  return (size + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
-}
 
 // By calls, not through a map: a file that is cut short meanwhile then fails and does not end the
 // process.
@@ -125,6 +122,7 @@ class Builder {
   }
 
   // All of a tier in one piece: host memory that a GPU is fed from apart, because it is pinned.
+  // Buffers that a model computes itself and keeps are counted where they are.
   void lay_out() {
     struct Place {
       std::size_t unit;
@@ -136,11 +134,16 @@ class Builder {
     };
     std::map<std::pair<std::string, bool>, Area> areas;  // by device, pinned
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
-      if (!in_memory(i) || leaves(i)) continue;
+      if (!in_memory(i)) continue;
+      if (leaves(i)) {
+        const at::Tensor& tensor = unit(i).tensors.front();
+        if (unit(i).is_buffer && tensor.is_cpu()) store_->add_kept(aligned_memory(unit(i).size));
+        continue;
+      }
       Area& area = areas[{memory_of(i).str(), !unit(i).resident()}];
       const Bytes slack = memory_of(i).is_cpu() && read_directly(i) ? kReadSlack : 0;
       area.places.push_back({i, area.size + slack});
-      area.size += round_up(unit(i).size) + 2 * slack;
+      area.size += aligned_memory(unit(i).size) + 2 * slack;
     }
     for (const auto& [key, area] : areas) {
       const Slab& slab = store_->add_slab(c10::Device(key.first), area.size, key.second);
@@ -164,34 +167,26 @@ class Builder {
     files_.merge(file.ranges);
   }
 
-  // A module's own weights may all be used by one op: their bytes, and the slots that they take.
-  struct LargestModule {
-    Bytes bytes = 0;
-    Bytes slots = 0;
-  };
-  LargestModule largest_module(c10::Device device) const {
+  // A module's own weights may all be used by one op: the slots that they take.
+  Bytes largest_module(c10::Device device) const {
     const Bytes slack = device.is_cpu() ? kReadSlack : 0;
-    std::map<std::string, LargestModule> modules;
-    LargestModule largest;
+    std::map<std::string, Bytes> modules;
+    Bytes largest = 0;
     for (const Unit& candidate : placed_.units) {
       if (candidate.resident() || candidate.runs_on != device) continue;
-      LargestModule& sum = modules[candidate.name.substr(0, candidate.name.rfind('.') + 1)];
-      sum.bytes += candidate.size;
-      sum.slots += Streamer::slot_size(candidate.size, slack);
-      largest = {std::max(largest.bytes, sum.bytes), std::max(largest.slots, sum.slots)};
+      Bytes& sum = modules[candidate.name.substr(0, candidate.name.rfind('.') + 1)];
+      sum += Streamer::slot_size(candidate.size, slack);
+      largest = std::max(largest, sum);
     }
     return largest;
   }
 
   Bytes slots_for(c10::Device device) {
     if (options_.slots) return *options_.slots;
-    const LargestModule module = largest_module(device);
-    if (const Bytes planned = planned_slots(device)) {
-      return std::max(planned + 2 * (module.slots - module.bytes), module.slots);
-    }
+    const Bytes module = largest_module(device);
+    if (const Bytes planned = planned_slots(device)) return std::max(planned, module);
     // One module in use while the next one comes, or one alone where there is no more room.
-    const Bytes two = 2 * module.slots;
-    return std::clamp(store_->ledger(device).left().value_or(two), module.slots, two);
+    return std::clamp(store_->ledger(device).left().value_or(2 * module), module, 2 * module);
   }
 
   void make_slots() {
@@ -222,9 +217,9 @@ class Builder {
     for (const PlanDevice& device : placed_.plan.devices) {
       if (device.device.kind == DeviceKind::kGpu) {
         store_->set_planned({c10::kCUDA, static_cast<c10::DeviceIndex>(device.device.index)},
-                            device.weights + device.slots);
+                            device.used() - device.context);
       } else if (device.device.kind == DeviceKind::kCpu) {
-        store_->set_planned(c10::kCPU, device.weights + device.slots);
+        store_->set_planned(c10::kCPU, device.used());
       }
     }
     for (const c10::Device device : devices) {  // a user's map leaves the slots to us

@@ -6,23 +6,6 @@
 #include "runtime/dispatch/weight_store.h"
 
 namespace haul {
-namespace runtime {
-namespace {
-
-// What was in its place already may still belong to an earlier one: what is away tells the present.
-WeightStore* store_of(const ModelTensors& model) {
-  WeightStore* store = nullptr;
-  for (const ModelTensor& item : model.all) {
-    const Weight* const weight = find_weight(item.tensor);
-    if (weight == nullptr) continue;
-    if (weight->streamer != nullptr) return weight->store.get();
-    if (store == nullptr) store = weight->store.get();
-  }
-  return store;
-}
-
-}  // namespace
-}  // namespace runtime
 
 void place_model(const ModelRef& model, const Placement& placement,
                  const DispatchOptions& options) {

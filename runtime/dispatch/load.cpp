@@ -16,6 +16,7 @@
 #include "haul/error.h"
 #include "haul/torch/dispatch.h"
 #include "runtime/dispatch/build.h"
+#include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
 
@@ -137,10 +138,8 @@ std::vector<c10::ScalarType> types_of(const ModelTensors& model, const Match& ma
     const Dtype file = stored.headers()[match.source[i]].dtype;
     if (!core::is_castable(file)) {
       types.push_back(to_scalar_type(file));
-    } else if (options.dtype && stays_wide(model.all[i].name, options)) {
-      types.push_back(c10::kFloat);
     } else if (options.dtype) {
-      types.push_back(to_scalar_type(*options.dtype));
+      types.push_back(to_scalar_type(dtype_of(model.all[i].name, options)));
     } else {
       types.push_back(c10::isFloatingType(own) ? own : to_scalar_type(file));
     }
@@ -221,6 +220,11 @@ class CheckpointSource final : public UnitSource {
 };
 
 }  // namespace
+
+Dtype dtype_of(const std::string& name, const LoadOptions& options) {
+  return stays_wide(name, options) ? Dtype::kF32 : *options.dtype;
+}
+
 }  // namespace runtime
 
 LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem::path& checkpoint,

@@ -12,7 +12,6 @@
 #include "haul/error.h"
 #include "haul/profile.h"
 #include "runtime/dispatch/interception.h"
-#include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/gpu.h"
 
 namespace haul::runtime {
@@ -26,24 +25,13 @@ MaxMemory machine_memory() {
   return get_max_memory(std::move(budgets));
 }
 
-MaxMemory without_margins(MaxMemory memory, const Description& description) {
-  Bytes rounding = 0;
-  Bytes direct = 0;
-  std::map<std::string, Bytes> tensors;  // of each module
-  Bytes most = 0;
-  for (const NamedTensor& tensor : all_tensors(description)) {
-    rounding += kUnitAlignment;
-    if (byte_count(tensor.dtype, tensor.shape) >= kDirectSize) direct += 2 * kReadSlack;
-    most = std::max(most, ++tensors[tensor.name.substr(0, tensor.name.rfind('.') + 1)]);
+c10::Device real_device(Device device) {
+  if (device.kind == DeviceKind::kGpu) {
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
   }
-  const Bytes slots = 2 * most * (kUnitAlignment + 2 * kReadSlack);  // of two modules
-  for (Budget& item : memory) {
-    if (item.device.kind == DeviceKind::kDisk) continue;
-    const Bytes margin =
-        rounding + (item.device == kCpuDevice ? direct + slots : 2 * most * kUnitAlignment);
-    item.bits -= std::min<Bits>(item.bits, margin * 8);
-  }
-  return memory;
+  if (device.kind == DeviceKind::kCpu) return c10::kCPU;
+  throw Error(ErrorKind::kUnsupported,
+              fmt::format("haul does not compute on '{}'", to_string(device)));
 }
 
 namespace {
@@ -80,8 +68,8 @@ Plan plan_for(const Description& description, const Placement& placement,
     return *plan;
   }
   PlanRequest request;
-  request.memory =
-      without_margins(options.max_memory ? *options.max_memory : machine_memory(), description);
+  request.memory = options.max_memory ? *options.max_memory : machine_memory();
+  request.margins = true;
   request.memory_from_machine = !options.max_memory;
   request.options.no_split = options.no_split_module_classes;
   request.options.offload_buffers = options.offload_buffers;
@@ -102,15 +90,6 @@ Plan plan_for(const Description& description, const Placement& placement,
     throw Error(ErrorKind::kResource, what, fmt::format("{}", fmt::join(plan.changes, "; or ")));
   }
   return plan;
-}
-
-c10::Device real_device(Device device) {
-  if (device.kind == DeviceKind::kGpu) {
-    return {c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
-  }
-  if (device.kind == DeviceKind::kCpu) return c10::kCPU;
-  throw Error(ErrorKind::kUnsupported,
-              fmt::format("haul does not compute on '{}'", to_string(device)));
 }
 
 c10::Device main_device_of(const Plan& plan, bool given_map, const DispatchOptions& options) {

@@ -16,12 +16,6 @@
 
 namespace haul::runtime {
 
-// Every unit's memory is rounded up to this.
-inline constexpr Bytes kUnitAlignment = 512;
-// Smaller units are copied out of the page cache: the room around them that a direct read needs
-// would cost more than it saves.
-inline constexpr Bytes kDirectSize = kMiB;
-
 // Memory of a model that is placed as a whole: a tensor, or several that share it.
 struct Unit {
   std::string name;                 // of its first tensor
@@ -55,9 +49,8 @@ enum class Memory {
 
 // What this machine has free for models that haul runs here.
 MaxMemory machine_memory();
-// What of budgets is left for weights and slots beside what rounding and direct reads take around
-// them.
-MaxMemory without_margins(MaxMemory memory, const Description& description);
+// Throws Error(kUnsupported) for one that does not compute.
+c10::Device real_device(Device device);
 
 // `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a
 // model that is dispatched already and for a map that does not cover it and Error(kResource), with

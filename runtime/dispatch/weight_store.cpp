@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "runtime/dispatch/model_tensors.h"
 
 namespace haul::runtime {
 namespace {
@@ -53,6 +54,18 @@ void set_data(Weight& weight, std::byte* data) {
 }
 
 }  // namespace
+
+// What was in its place already may still belong to an earlier one: what is away tells the present.
+WeightStore* store_of(const ModelTensors& model) {
+  WeightStore* store = nullptr;
+  for (const ModelTensor& item : model.all) {
+    const Weight* const weight = find_weight(item.tensor);
+    if (weight == nullptr) continue;
+    if (weight->streamer != nullptr) return weight->store.get();
+    if (store == nullptr) store = weight->store.get();
+  }
+  return store;
+}
 
 DiskReader::Options& disk_options() {
   static DiskReader::Options options;
@@ -128,6 +141,10 @@ Bytes WeightStore::planned(const std::string& tier) const {
 Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned) {
   Reservation reservation = ledger(device).reserve(Tag::kWeights, size);
   return *slabs_.emplace_back(std::make_unique<Slab>(device, size, std::move(reservation), pinned));
+}
+
+void WeightStore::add_kept(Bytes size) {
+  counted_.push_back(ledger(c10::Device(c10::kCPU)).reserve(Tag::kWeights, size));
 }
 
 Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots, SlotMemory memory) {

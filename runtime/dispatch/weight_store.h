@@ -47,6 +47,10 @@ Weight* find_weight(const at::Tensor& tensor);
 // itself. Nothing for any other tensor.
 std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor);
 
+struct ModelTensors;
+// The store of a dispatched model; null for any other.
+WeightStore* store_of(const ModelTensors& model);
+
 // For tests: how the readers of stores that are made from now on behave.
 DiskReader::Options& disk_options();
 
@@ -69,6 +73,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
 
   // Memory that stays, for all of a device or tier at once. Kept until the store goes.
   Slab& add_slab(c10::Device device, Bytes size, bool pinned);
+  // RAM that the model has itself, counted until the store goes.
+  void add_kept(Bytes size);
 
   Streamer& add_streamer(c10::Device device, Bytes slots, SlotMemory memory);
   Streamer* streamer(c10::Device device);
@@ -117,6 +123,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   std::map<std::string, Ledger> ledgers_;
   std::map<std::string, Bytes> planned_;
   std::vector<std::unique_ptr<Slab>> slabs_;
+  std::vector<Reservation> counted_;
   std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)> streamers_{
       [](c10::Device a, c10::Device b) {
         return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());

@@ -72,7 +72,7 @@ class Decoder {
     const std::int64_t most = most_new_tokens(prompts);
     set_inputs(prompts);
     if (has_encoder()) encode_prompts(sequences);
-    ModelCache cache(state_.windows, state_.context);
+    ModelCache cache(state_.windows, ids_.size(1) + most, state_.kv_room.get());
     GenerateFigures& figures = state_.figures;
     figures = {};
     at::Tensor logits = read_prompt(cache);

@@ -1,21 +1,19 @@
 #include "runtime/generate/kv_cache.h"
 
 #include <algorithm>
+#include <array>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "runtime/generate/kv_room.h"
 
 namespace haul::runtime {
 namespace {
 
 using models::KeysValues;
-
-at::Tensor room_for(const at::Tensor& like, std::int64_t tokens) {
-  return at::empty({like.size(0), like.size(1), tokens, like.size(3)}, like.options());
-}
 
 // The tokens [begin, end) of both.
 KeysValues part(const KeysValues& all, std::int64_t begin, std::int64_t end) {
@@ -37,11 +35,19 @@ std::int64_t tokens_of(const KeysValues& some) {
 
 }  // namespace
 
-ModelCache::ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity)
-    : layers_(windows.size()), capacity_(capacity) {
+ModelCache::ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity, KvRoom* room)
+    : layers_(windows.size()), capacity_(capacity), room_(room) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
     layers_[i].room = windows[i] > 0 ? std::min(windows[i], capacity) : capacity;
   }
+}
+
+KeysValues ModelCache::room_for(const KeysValues& like, std::int64_t tokens) const {
+  const auto take = [&](const at::Tensor& one) {
+    const std::array<std::int64_t, 4> sizes = {one.size(0), one.size(1), tokens, one.size(3)};
+    return room_ == nullptr ? at::empty(sizes, one.options()) : room_->take(sizes, one.options());
+  };
+  return {take(like.keys), take(like.values)};
 }
 
 KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool ordered) {
@@ -53,9 +59,7 @@ KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool 
         fmt::format("the sequence grew to {} tokens, and there is room for {}", end, capacity_),
         "plan for a longer context");
   }
-  if (!layer.kept.keys.defined()) {
-    layer.kept = {room_for(added.keys, layer.room), room_for(added.values, layer.room)};
-  }
+  if (!layer.kept.keys.defined()) layer.kept = room_for(added, layer.room);
   if (end > layer.room) return extend_window(layer, added, ordered);
   write(added, part(layer.kept, length_, end));
   return part(layer.kept, 0, end);
@@ -96,7 +100,9 @@ KeysValues ModelCache::crossed(std::int64_t layer) const {
 }
 
 void ModelCache::keep_crossed(std::int64_t layer, const KeysValues& all) {
-  layers_.at(static_cast<std::size_t>(layer)).crossed = all;
+  KeysValues& crossed = layers_.at(static_cast<std::size_t>(layer)).crossed;
+  crossed = room_for(all, tokens_of(all));
+  write(all, crossed);
 }
 
 void ModelCache::reorder(const at::Tensor& rows) {
@@ -104,8 +110,14 @@ void ModelCache::reorder(const at::Tensor& rows) {
     for (KeysValues* some : {&layer.kept, &layer.crossed}) {
       if (!some->keys.defined()) continue;
       const at::Tensor index = rows.to(some->keys.device());
-      some->keys = some->keys.index_select(0, index);
-      some->values = some->values.index_select(0, index);
+      for (at::Tensor* one : {&some->keys, &some->values}) {
+        const at::Tensor rows_now = one->index_select(0, index);
+        if (rows_now.size(0) == one->size(0)) {
+          one->copy_(rows_now);
+        } else {
+          *one = rows_now;
+        }
+      }
     }
   }
 }

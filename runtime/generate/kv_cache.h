@@ -1,7 +1,8 @@
 #pragma once
 
-// Room for the keys and values of all layers, taken once for the longest that the sequences may
-// become; memory that is not written to is not used. Layers with a window keep no more than that.
+// The keys and values of all layers, in room that is taken once for the longest that the sequences
+// may become; memory that is not written to is not used. Layers with a window keep no more than
+// that.
 
 #include <cstdint>
 #include <vector>
@@ -11,10 +12,13 @@
 
 namespace haul::runtime {
 
+class KvRoom;
+
 class ModelCache final : public models::KvCache {
  public:
-  // `windows` gives for each layer how many tokens it looks at; 0: all.
-  ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity);
+  // `windows` gives for each layer how many tokens it looks at; 0: all. Its memory is of `room`,
+  // which outlives it, or without one of torch.
+  ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity, KvRoom* room = nullptr);
 
   models::KeysValues extend(std::int64_t layer, const models::KeysValues& added,
                             bool ordered) override;
@@ -36,10 +40,12 @@ class ModelCache final : public models::KvCache {
     models::KeysValues crossed;
   };
 
+  models::KeysValues room_for(const models::KeysValues& like, std::int64_t tokens) const;
   models::KeysValues extend_window(Layer& layer, const models::KeysValues& added, bool ordered);
 
   std::vector<Layer> layers_;
   std::int64_t capacity_;
+  KvRoom* room_;
   std::int64_t length_ = 0;
 };
 

@@ -7,11 +7,15 @@
 
 #include "core/describe/describe.h"
 #include "core/describe/gguf_model.h"
+#include "core/formats/cast.h"
 #include "core/hub/resolve.h"
 #include "haul/error.h"
 #include "haul/torch/empty_weights.h"
+#include "runtime/dispatch/load_types.h"
+#include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
 #include "runtime/generate/state.h"
+#include "runtime/tiers/process_memory.h"
 
 namespace haul {
 namespace {
@@ -25,6 +29,15 @@ core::Json config_of(const core::ModelFiles& files) {
   }
   throw Error(ErrorKind::kNotFound, fmt::format("{}: there is no config.json", files.name),
               "a model is run from its config.json and its weights, or from a GGUF file");
+}
+
+// What is not said, a given plan says.
+ModelOptions completed(ModelOptions options) {
+  const Plan* const plan = std::get_if<Plan>(&options.placement);
+  if (plan == nullptr) return options;
+  if (!options.context) options.context = plan->context;
+  if (!options.dtype) options.dtype = plan->dtype;
+  return options;
 }
 
 std::int64_t context_for(const LoadedModel::State& state, const ModelOptions& options) {
@@ -41,6 +54,35 @@ std::int64_t context_for(const LoadedModel::State& state, const ModelOptions& op
   return *options.context;
 }
 
+LoadOptions load_options(const LoadedModel::State& state, const ModelOptions& options,
+                         Dtype dtype) {
+  LoadOptions load;
+  load.dtype = dtype;
+  if (dtype == Dtype::kF16) load.keep_in_fp32_modules = state.model->wide_in_f16();
+  load.offload_folder = options.offload_folder;
+  for (const NamedTensor& tensor : all_tensors(state.description)) {
+    if (tensor.is_buffer && !tensor.persistent) load.not_stored.push_back(tensor.name);
+  }
+  load.log = options.log;
+  return load;
+}
+
+// The description that the model will have once it is loaded.
+Description as_loaded(Description description, const LoadOptions& load) {
+  const auto change = [&](const auto& self, ModuleSpec* module, const std::string& prefix) -> void {
+    const auto become = [&](const std::string& name, Dtype* dtype) {
+      if (core::is_castable(*dtype)) *dtype = runtime::dtype_of(prefix + name, load);
+    };
+    for (ParameterSpec& parameter : module->parameters) become(parameter.name, &parameter.dtype);
+    for (BufferSpec& buffer : module->buffers) {
+      if (buffer.persistent) become(buffer.name, &buffer.dtype);
+    }
+    for (ModuleSpec& child : module->children) self(self, &child, prefix + child.name + ".");
+  };
+  change(change, &description.root, "");
+  return description;
+}
+
 Plan plan_for(const Description& description, const ModelOptions& options, Dtype dtype,
               std::int64_t context, const std::string& name) {
   if (const Plan* plan = std::get_if<Plan>(&options.placement)) return *plan;
@@ -50,9 +92,8 @@ Plan plan_for(const Description& description, const ModelOptions& options, Dtype
   request.context = context;
   request.batch = options.batch;
   request.options.no_split = description.no_split;
-  request.options.sizes.dtype_bits = bits(dtype);
-  request.memory = runtime::without_margins(
-      options.max_memory ? *options.max_memory : runtime::machine_memory(), description);
+  request.margins = true;
+  request.memory = options.max_memory ? *options.max_memory : runtime::machine_memory();
   request.memory_from_machine = !options.max_memory;
   if (const DeviceMap* map = std::get_if<DeviceMap>(&options.placement)) {
     request.given_map = *map;
@@ -86,6 +127,17 @@ Tokenizer tokenizer_of(const core::ModelFiles& files, std::int64_t vocabulary) {
   return tokenizer;
 }
 
+// What the plan has beside the weights.
+void set_room_aside(LoadedModel::State* state) {
+  runtime::WeightStore& store = *runtime::store_of(runtime::read_model(ModelRef(*state->model)));
+  state->kv_room = std::make_unique<runtime::KvRoom>(state->plan, store);
+  for (const PlanDevice& device : state->plan.devices) {
+    if (device.activations == 0) continue;
+    state->activations.push_back(store.ledger(runtime::real_device(device.device))
+                                     .reserve(runtime::Tag::kActivations, device.activations));
+  }
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -93,7 +145,9 @@ LoadedModel::LoadedModel(LoadedModel&&) noexcept = default;
 LoadedModel& LoadedModel::operator=(LoadedModel&&) noexcept = default;
 LoadedModel::~LoadedModel() = default;
 
-LoadedModel load_model(const std::string& name, const ModelOptions& options) {
+LoadedModel load_model(const std::string& name, const ModelOptions& given) {
+  const ModelOptions options = completed(given);
+  runtime::libtorch_memory();  // which is measured before there is a model
   const auto start = std::chrono::steady_clock::now();
   const core::ModelFiles files = core::resolve_model(name);
   auto state = std::make_unique<LoadedModel::State>();
@@ -125,18 +179,11 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
   state->windows.resize(static_cast<std::size_t>(state->dimensions().layers));
   state->generation =
       runtime::read_generation_config(config, files.folder / "generation_config.json");
-  state->plan = plan_for(state->description, options, dtype, state->context, name);
+  const LoadOptions load = load_options(*state, options, dtype);
+  state->plan = plan_for(as_loaded(state->description, load), options, dtype, state->context, name);
   if (options.on_plan) options.on_plan(state->plan);
-
-  LoadOptions load;
-  load.dtype = dtype;
-  if (dtype == Dtype::kF16) load.keep_in_fp32_modules = state->model->wide_in_f16();
-  load.offload_folder = options.offload_folder;
-  for (const NamedTensor& tensor : all_tensors(state->description)) {
-    if (tensor.is_buffer && !tensor.persistent) load.not_stored.push_back(tensor.name);
-  }
-  load.log = options.log;
   load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
+  set_room_aside(state.get());
   state->load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return LoadedModel(std::move(state));
@@ -162,6 +209,9 @@ const GenerateFigures& LoadedModel::figures() const {
 }
 DispatchReport LoadedModel::report() const {
   return dispatch_report(ModelRef(*state_->model));
+}
+ProcessMemory LoadedModel::process_memory() const {
+  return {runtime::peak_memory(), runtime::libtorch_memory()};
 }
 
 }  // namespace haul

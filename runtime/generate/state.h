@@ -13,6 +13,7 @@
 #include "haul/torch/model.h"
 #include "models/families/model.h"
 #include "runtime/generate/generation_config.h"
+#include "runtime/generate/kv_room.h"
 #include "runtime/generate/sentence_config.h"
 
 namespace haul {
@@ -29,6 +30,8 @@ struct LoadedModel::State {
   runtime::GenerationConfig generation;
   std::int64_t context = 0;
   std::vector<std::int64_t> windows;  // by layer: tokens that it looks at; 0: all
+  std::unique_ptr<runtime::KvRoom> kv_room;
+  std::vector<runtime::Reservation> activations;  // set aside, by device
   double load_seconds = 0;
   GenerateFigures figures;
   std::optional<runtime::SentenceConfig> sentence;  // read when it is first needed

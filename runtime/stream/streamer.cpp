@@ -7,17 +7,10 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "haul/tensor_memory.h"
 
 namespace haul::runtime {
 namespace {
-
-// Of a weight in a slot, at least as the CUDA allocator has it. Weights that lie like this in their
-// file, as in those that haul writes, are read straight to their place.
-constexpr Bytes kAlignment = 512;
-
-Bytes round_up(Bytes size, Bytes unit) {
-  return (size + unit - 1) / unit * unit;
-}
 
 // A value of its own, because several threads may throw it.
 std::optional<Error> as_error(std::exception_ptr exception) {
@@ -47,7 +40,7 @@ Streamer::~Streamer() {
 }
 
 Bytes Streamer::slot_size(Bytes bytes, Bytes slack) {
-  return round_up(std::max<Bytes>(bytes, 1), kAlignment) + 2 * round_up(slack, kAlignment);
+  return aligned_memory(std::max<Bytes>(bytes, 1)) + 2 * aligned_memory(slack);
 }
 
 Bytes Streamer::slot_size(const Weight& weight) const {
@@ -166,7 +159,7 @@ bool Streamer::place(int index, bool for_now, std::vector<Fill>& fills) {
   while (!slot && evict_one(for_now)) slot = arena_.allocate(size);
   if (!slot) return false;
   weight.slot = *slot;
-  coming(index, slab_->data() + *slot + round_up(lane_->slack(), kAlignment), fills);
+  coming(index, slab_->data() + *slot + aligned_memory(lane_->slack()), fills);
   return true;
 }
 
@@ -183,7 +176,7 @@ void Streamer::place_outside(int index, std::vector<Fill>& fills) {
   ++counts_.unplanned;
   unplanned_ += size;
   counts_.unplanned_peak = std::max(counts_.unplanned_peak, unplanned_);
-  coming(index, weight.extra->data() + round_up(lane_->slack(), kAlignment), fills);
+  coming(index, weight.extra->data() + aligned_memory(lane_->slack()), fills);
 }
 
 // Finds room for all that are away, or for none.

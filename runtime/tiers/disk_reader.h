@@ -15,12 +15,13 @@
 #include <optional>
 
 #include "haul/bytes.h"
+#include "haul/tensor_memory.h"
 
 namespace haul::runtime {
 
 // Memory that a read may overwrite before and behind the bytes asked for: an O_DIRECT read takes a
 // superset.
-inline constexpr Bytes kReadSlack = 4096;
+using haul::kReadSlack;
 
 struct DiskRead {
   int file = 0;      // from DiskReader::open

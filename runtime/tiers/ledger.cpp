@@ -22,8 +22,8 @@ struct Ledger::State {
 };
 
 std::string_view name(Tag tag) {
-  constexpr std::array<std::string_view, kTagCount> kNames = {"weights", "slots", "staging",
-                                                              "changed weights"};
+  constexpr std::array<std::string_view, kTagCount> kNames = {
+      "weights", "slots", "staging", "changed weights", "KV cache", "activations"};
   return kNames[static_cast<std::size_t>(tag)];
 }
 

@@ -19,8 +19,10 @@ enum class Tag : std::uint8_t {
   kSlots,    // for weights that come and go
   kStaging,  // on the way from a file to a GPU
   kChanged,  // weights that were written to after they were loaded
+  kKv,
+  kActivations,  // set aside for what ops allocate by themselves, logits and workspace with it
 };
-inline constexpr int kTagCount = 4;
+inline constexpr int kTagCount = 6;
 std::string_view name(Tag tag);
 
 class Reservation;

@@ -167,7 +167,7 @@ DeviceMap device_map(const ModelRef& model);
 // What a dispatched model took and moved since it was placed.
 struct TierUse {
   std::string tier;   // "GPU 0", "RAM"
-  Bytes planned = 0;  // weights and room for streaming
+  Bytes planned = 0;  // weights, room for streaming, and what else the plan sets aside
   Bytes used = 0;
   Bytes peak = 0;
 };

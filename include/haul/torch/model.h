@@ -32,15 +32,15 @@
 namespace haul {
 
 struct ModelOptions {
-  // Of weights, KV cache and activations. Nothing: as most weights are stored, of quantised ones
-  // F32 on a CPU and BF16 on a GPU.
+  // Of weights, KV cache and activations. Nothing: as a given plan says, else as most weights are
+  // stored, of quantised ones F32 on a CPU and BF16 on a GPU.
   std::optional<Dtype> dtype = std::nullopt;
   Placement placement = MapMode::kAuto;
   // Nothing: what the machine has free.
   std::optional<MaxMemory> max_memory = std::nullopt;
   std::filesystem::path offload_folder = {};
-  // Tokens that a sequence may grow to, prompt included. Nothing: what the model allows, but no
-  // more than 4096.
+  // Tokens that a sequence may grow to, prompt included. Nothing: as a given plan says, else what
+  // the model allows, but no more than 4096.
   std::optional<std::int64_t> context = std::nullopt;
   std::int64_t batch = 1;
   // Told of the plan before anything is loaded.
@@ -98,6 +98,12 @@ struct GenerateFigures {
   }
 };
 
+// Of the whole process, as the system counts it.
+struct ProcessMemory {
+  Bytes peak = 0;      // the most that it ever had
+  Bytes libtorch = 0;  // of that: what it had with libtorch in use and before any model
+};
+
 class LoadedModel {
  public:
   using OnText = std::function<void(std::string_view)>;
@@ -148,6 +154,7 @@ class LoadedModel {
 
   // What was moved and taken since the model was loaded.
   DispatchReport report() const;
+  ProcessMemory process_memory() const;
 
   struct State;
   explicit LoadedModel(std::unique_ptr<State> state);

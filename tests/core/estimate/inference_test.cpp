@@ -33,7 +33,7 @@ TEST(InferenceTable, ListsEveryReason) {
   const auto table = by_tag(inference_table(tiny_decoder(), request(10, 3)));
   EXPECT_EQ(table.at(Tag::kWeights), kTinyParameters * 2 + kTinyBuffer);
   EXPECT_EQ(table.at(Tag::kKv), 2u * 2 * 2 * 2 * 10 * 3 * 2);  // 2·L·K·D·T·B·s
-  EXPECT_EQ(table.at(Tag::kActivations), 30u * 2 * (2 * 8 + 3 * 16));
+  EXPECT_EQ(table.at(Tag::kActivations), 30u * 2 * (4 * 8 + 2 * 2 + (5 * 4 + 3 * 2) * 2));
   EXPECT_EQ(table.at(Tag::kLogits), 3u * 100 * (2 + 4));
   EXPECT_EQ(table.at(Tag::kWorkspace), 32 * kMiB);
 }
@@ -61,7 +61,7 @@ TEST(InferenceTable, AnEncoderHasNoKvCacheAndLogitsOfAllTokens) {
   EXPECT_FALSE(table.contains(Tag::kKv));
   EXPECT_EQ(table.at(Tag::kLogits), 2u * 5000 * 100 * 6);
   // All tokens pass at once, however long the sequence.
-  EXPECT_EQ(table.at(Tag::kActivations), 2u * 5000 * 2 * (2 * 8 + 3 * 16));
+  EXPECT_EQ(table.at(Tag::kActivations), 2u * 5000 * 2 * (4 * 8 + 2 * 2 + (5 * 4 + 3 * 2) * 2));
 }
 
 TEST(InferenceTable, WithoutAHeadThereAreNoLogits) {
@@ -91,7 +91,7 @@ TEST(Activations, CountTheBiasOfTheScores) {
   Dimensions d = *tiny_decoder().dimensions;
   const Bytes without = inference_activation_bytes(d, request(10, 1));
   d.score_bias = true;
-  EXPECT_EQ(inference_activation_bytes(d, request(10, 1)), without + 2 * 4 * 10 * 10);
+  EXPECT_EQ(inference_activation_bytes(d, request(10, 1)), without + (2 * 2 * 4 + 24) * 10 * 10);
 }
 
 TEST(KvCache, AWindowedLayerKeepsItsWindow) {

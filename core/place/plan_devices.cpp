@@ -1,0 +1,129 @@
+#include "core/place/plan_devices.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/place/device_lookup.h"
+#include "haul/tensor_memory.h"
+
+namespace haul::core {
+namespace {
+
+// What the choices put on one executor.
+struct Share {
+  bool busy = false;
+  Bytes kv = 0;
+  Bytes buffers = 0;
+  Bytes buffer_margins = 0;
+  Bytes slots = 0;                 // of all that is copied to it
+  std::array<Bytes, 3> weights{};  // by Store
+  std::array<Bytes, 3> margins{};
+};
+
+std::vector<Share> shares_of(const World& world, const Choices& choices) {
+  std::vector<Share> shares(world.executors.size());
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    const Unit& unit = world.units[u];
+    const auto store = static_cast<std::size_t>(choices[u].store);
+    Share& share = shares[choices[u].executor];
+    share.busy = true;
+    share.kv += static_cast<Bytes>(unit.extra - unit.buffers - unit.buffer_margin);
+    share.buffers += static_cast<Bytes>(unit.buffers);
+    share.buffer_margins += static_cast<Bytes>(unit.buffer_margin);
+    share.weights[store] += static_cast<Bytes>(unit.weights - unit.margin);
+    share.margins[store] += static_cast<Bytes>(unit.margin);
+    if (choices[u].store != Store::kHere) share.slots += static_cast<Bytes>(unit.slots);
+  }
+  return shares;
+}
+
+// A GPU before the CPU.
+Device first_device(const DeviceMap& map) {
+  std::optional<Device> first;
+  for (const auto& [name, device] : map) {
+    if (device.is_accelerator() && (!first || device < *first)) first = device;
+  }
+  return first.value_or(kCpuDevice);
+}
+
+}  // namespace
+
+std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, const Timing& timing,
+                                   const MaxMemory& memory, const Workload& load) {
+  std::vector<PlanDevice> devices;
+  const auto at = [&](Device device) -> PlanDevice& {
+    for (PlanDevice& item : devices) {
+      if (item.device == device) return item;
+    }
+    devices.push_back({});
+    devices.back().device = device;
+    return devices.back();
+  };
+  for (const Budget& item : memory) at(item.device).budget = item.bytes();
+  const std::vector<Share> shares = shares_of(world, choices);
+  for (std::size_t e = 0; e < shares.size(); ++e) {
+    const Share& share = shares[e];
+    if (!share.busy) continue;
+    for (const Store store : {Store::kHere, Store::kRam, Store::kDisk}) {
+      const auto number = static_cast<std::size_t>(store);
+      if (share.weights[number] == 0) continue;
+      PlanDevice& holder = at(device_of(world, {static_cast<std::uint8_t>(e), store}));
+      holder.weights += share.weights[number];
+      if (store != Store::kDisk) holder.margins += share.margins[number];
+    }
+    PlanDevice& device = at(world.executors[e].device);
+    device.weights += share.buffers;
+    device.margins += share.buffer_margins;
+    device.kv = share.kv;
+    device.activations = load.fixed;
+    device.context = device.device.is_accelerator() ? load.gpu_context : 0;
+    device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
+    // Two slots may be more than all that ever comes.
+    if (load.margins) device.slots = std::min(device.slots, share.slots);
+  }
+  std::sort(devices.begin(), devices.end(),
+            [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
+  return devices;
+}
+
+std::vector<PlanDevice> devices_of_map(const ModuleSizes& sizes, const MapOptions& options,
+                                       const Plan& plan, const std::vector<Budget>& reserves,
+                                       const Workload& load) {
+  std::map<Device, PlanDevice> devices;
+  std::map<Device, Bits> bits;
+  for (const Budget& item : plan.memory) devices[item.device].budget = item.bytes();
+  for (const auto& [name, device] : plan.map) devices[device];
+  const Device first = first_device(plan.map);
+  const DeviceLookup lookup(plan.map);
+  for (ModuleSizes::Index i = 0; i < sizes.nodes().size(); ++i) {
+    const ModuleSizes::Node& tensor = sizes[i];
+    if (tensor.module != nullptr || tensor.bits == 0) continue;
+    auto device = lookup(sizes.name(i));
+    if (!device) continue;
+    if (load.margins) {
+      const bool buffer = tensor.kind == ModuleSizes::Kind::kBuffer && !options.offload_buffers;
+      if (buffer && !device->is_accelerator()) device = first;
+      if (*device != kDiskDevice) {
+        devices[*device].margins +=
+            resident_memory(stored_bytes(tensor)) - whole_bytes(tensor.bits);
+      }
+    }
+    bits[*device] += tensor.bits;
+  }
+  for (const auto& [device, sum] : bits) devices[device].weights = whole_bytes(sum);
+  for (const Budget& item : reserves) devices[item.device].slots = whole_bytes(item.bits);
+  if (load.margins) {
+    devices[first].kv = load.kv;
+    devices[first].activations = load.fixed;
+    devices[first].context = first.is_accelerator() ? load.gpu_context : 0;
+  }
+  std::vector<PlanDevice> result;
+  for (auto& [device, item] : devices) {
+    item.device = device;
+    result.push_back(item);
+  }
+  return result;
+}
+
+}  // namespace haul::core
