@@ -99,14 +99,28 @@ void ModelCache::keep_crossed(std::int64_t layer, const KeysValues& all) {
   layers_.at(static_cast<std::size_t>(layer)).crossed = all;
 }
 
+void ModelCache::repeat(std::int64_t times) {
+  for (Layer& layer : layers_) {
+    for (at::Tensor* some : {&layer.crossed.keys, &layer.crossed.values}) {
+      if (some->defined()) *some = some->repeat_interleave(times, 0);
+    }
+    for (at::Tensor* some : {&layer.kept.keys, &layer.kept.values}) {
+      if (!some->defined()) continue;
+      const at::Tensor written = some->narrow(2, 0, std::min(length_, layer.room));
+      at::Tensor more = at::empty({times * some->size(0), some->size(1), layer.room, some->size(3)},
+                                  some->options());
+      more.narrow(2, 0, written.size(2)).copy_(written.repeat_interleave(times, 0));
+      *some = more;
+    }
+  }
+}
+
 void ModelCache::reorder(const at::Tensor& rows) {
   for (Layer& layer : layers_) {
-    for (KeysValues* some : {&layer.kept, &layer.crossed}) {
-      if (!some->keys.defined()) continue;
-      const at::Tensor index = rows.to(some->keys.device());
-      some->keys = some->keys.index_select(0, index);
-      some->values = some->values.index_select(0, index);
-    }
+    if (!layer.kept.keys.defined()) continue;
+    const KeysValues written = part(layer.kept, 0, std::min(length_, layer.room));
+    const at::Tensor index = rows.to(written.keys.device());
+    write({written.keys.index_select(0, index), written.values.index_select(0, index)}, written);
   }
 }
 

@@ -41,14 +41,21 @@ std::int64_t context_for(const LoadedModel::State& state, const ModelOptions& op
   return *options.context;
 }
 
+// Sequences in the KV cache: each beam is one.
+std::int64_t planned_batch(const ModelOptions& options, const runtime::BeamSettings& beams) {
+  const std::int64_t each = options.num_beams.value_or(beams.count);
+  if (each < 1) throw Error(ErrorKind::kUsage, "num_beams is below 1");
+  return options.batch * each;
+}
+
 Plan plan_for(const Description& description, const ModelOptions& options, Dtype dtype,
-              std::int64_t context, const std::string& name) {
+              std::int64_t context, std::int64_t batch, const std::string& name) {
   if (const Plan* plan = std::get_if<Plan>(&options.placement)) return *plan;
   PlanRequest request;
   request.model = name;
   request.dtype = dtype;
   request.context = context;
-  request.batch = options.batch;
+  request.batch = batch;
   request.options.no_split = description.no_split;
   request.options.sizes.dtype_bits = bits(dtype);
   request.memory = runtime::without_margins(
@@ -125,7 +132,8 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
   state->windows.resize(static_cast<std::size_t>(state->dimensions().layers));
   state->generation =
       runtime::read_generation_config(config, files.folder / "generation_config.json");
-  state->plan = plan_for(state->description, options, dtype, state->context, name);
+  state->plan = plan_for(state->description, options, dtype, state->context,
+                         planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
 
   LoadOptions load;
