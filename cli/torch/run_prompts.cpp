@@ -103,7 +103,9 @@ core::Json first_messages(const PromptOptions& options) {
 std::vector<TokenId> chat_ids(const Tokenizer& tokenizer, const core::Json& messages) {
   ChatOptions chat;
   chat.add_generation_prompt = true;
-  return tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
+  // What was typed may be no text at all.
+  const std::string text = messages.dump(-1, ' ', false, core::Json::error_handler_t::replace);
+  return tokenizer.encode_ids(tokenizer.apply_chat(text, chat), {false, false});
 }
 
 void show(std::string_view text) {

@@ -1,12 +1,13 @@
 """`haul run` with many prompts in a file: the same answers as one by one, in their order."""
 
 import json
+import subprocess
 
 import pytest
 import tokenizers
 import transformers
 
-from run_haul import answer, run
+from run_haul import HAUL, answer, run
 from run_models import bert, gpt2, shaken, trained_tokenizer
 
 TEXTS = ["the old dog", "a small red bird sees the river and the mountain", "what is",
@@ -95,6 +96,13 @@ def test_messages_go_through_the_chat_template(tmp_path):
                                            {"role": "user", "content": "the house"}])):
         theirs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         assert one["prompt_ids"] == tokenizer(theirs, add_special_tokens=False)["input_ids"]
+
+
+    # Bytes that are no text do not end a chat.
+    done = subprocess.run([HAUL, "run", tmp_path, "--chat", *map(str, FLAGS)],
+                          input=b"\xff dog\nthe house\n", capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 2
 
 
 def test_other_tasks_take_files_too(tmp_path):
