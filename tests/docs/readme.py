@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """readme.py ROOT HAUL: runs every `$ haul …` of the README's console blocks and compares what it
-prints with what stands below it. A block of C++ below <!-- FILE --> is that file."""
+prints with what stands below it. A block of C++ below <!-- FILE --> is that file, and
+text below an SVG is what that shows."""
+import html
 import pathlib
 import re
 import shlex
@@ -23,6 +25,11 @@ for command, shown in blocks:
     failed += not same
 for name, shown in re.findall(r"<!-- (\S+) -->\n```cpp\n(.*?)```", text, re.S):
     same = shown == (root / name).read_text()
+    print(f"{name}: {'as shown' if same else 'differs'}")
+    failed += not same
+for name, shown in re.findall(r"<!-- (\S+\.svg) -->\n```text\n(.*?)```", text, re.S):
+    drawn = re.findall(r"<text [^>]*>(.*?)</text>", (root / name).read_text())
+    same = "".join(shown.split()) == "".join(html.unescape("".join(drawn)).split())
     print(f"{name}: {'as shown' if same else 'differs'}")
     failed += not same
 sys.exit(failed)
