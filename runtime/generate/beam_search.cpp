@@ -16,7 +16,7 @@ namespace {
 
 // The likeliest continuations of the beams of one prompt, whose tokens' log probabilities are
 // (beams, V).
-std::vector<Candidate> likeliest(at::Tensor scores, const Beams& beams,
+std::vector<Candidate> likeliest(const at::Tensor& scores, const Beams& beams,
                                  const std::vector<TokenId>& beginning, double penalty) {
   const auto width = static_cast<std::size_t>(scores.size(1));
   for (std::size_t i = 0; i < beams.running().size(); ++i) {
@@ -104,6 +104,7 @@ std::vector<Generated> search_beams(Passes& passes, std::size_t prompts, const B
     logits = passes.read(rows.ids);
   }
   std::vector<Generated> results;
+  results.reserve(prompts);
   for (const Beams& beams : all) results.push_back(result_of(beams));
   return results;
 }
