@@ -1,5 +1,5 @@
 # Every verb sets up what it needs (scripts/setup) and is quick when nothing is left to do.
-#   make demo         estimate two real models
+#   make demo         a small real model answers, with enough RAM and without
 #   make test         build everything and run the tests
 #   make build        leave the command at build/haul
 #   make install      PREFIX=/usr/local: library, headers, CMake package, command

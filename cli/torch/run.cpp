@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 #include <memory>
 
 #include <ATen/Parallel.h>
@@ -11,7 +10,7 @@
 #include "cli/ids.h"
 #include "cli/plan_view.h"
 #include "cli/torch/interrupt.h"
-#include "cli/torch/run_output.h"
+#include "cli/torch/run_prompts.h"
 #include "cli/torch/run_task.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
@@ -22,7 +21,6 @@
 namespace haul::cli {
 namespace {
 
-constexpr Bytes kMaxPromptFile = 64 * kMiB;
 constexpr Bytes kMaxPlanFile = 64 * kMiB;
 
 struct Flags {
@@ -30,7 +28,6 @@ struct Flags {
   std::string prompt;
   std::string file;
   std::string ids;
-  std::string system;
   std::string dtype;
   std::string device_map = "auto";
   std::optional<std::string> max_memory;
@@ -40,12 +37,10 @@ struct Flags {
   std::string task;
   std::vector<std::string> labels;
   std::optional<std::int64_t> context;
-  std::int64_t batch = 1;
   int threads = 0;
   bool chat = false;
-  bool raw = false;
-  bool json = false;
-  GenerateOptions generate;
+  bool lines = false;
+  PromptOptions prompts;
 };
 
 ModelOptions model_options(const Flags& flags) {
@@ -69,7 +64,8 @@ ModelOptions model_options(const Flags& flags) {
   if (flags.max_memory) options.max_memory = parse_max_memory(*flags.max_memory);
   options.offload_folder = flags.offload_folder;
   options.context = flags.context;
-  options.batch = flags.batch;
+  options.batch = flags.prompts.batch;
+  options.num_beams = flags.prompts.generate.num_beams;
   options.on_plan = [](const Plan& plan) {
     fmt::print(stderr, "{}\n", plan_view(plan, core::terminal_width()));
     for (const std::string& warning : plan.warnings) {
@@ -79,47 +75,6 @@ ModelOptions model_options(const Flags& flags) {
   return options;
 }
 
-core::Json first_messages(const Flags& flags) {
-  core::Json messages = core::Json::array();
-  if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
-  return messages;
-}
-
-// Up to where the assistant begins to speak.
-std::vector<TokenId> chat_ids(const Tokenizer& tokenizer, const core::Json& messages) {
-  ChatOptions chat;
-  chat.add_generation_prompt = true;
-  return tokenizer.encode_ids(tokenizer.apply_chat(messages.dump(), chat), {false, false});
-}
-
-// The prompt as the model wants it: a turn of a chat where it has a template, else as it is.
-std::vector<TokenId> prompt_ids(const LoadedModel& model, const std::string& prompt,
-                                const Flags& flags) {
-  const Tokenizer& tokenizer = model.tokenizer();
-  if (flags.raw || !tokenizer.chat_template()) {
-    return tokenizer.encode_ids(prompt, {true, false});
-  }
-  core::Json messages = first_messages(flags);
-  messages.push_back({{"role", "user"}, {"content", prompt}});
-  return chat_ids(tokenizer, messages);
-}
-
-void show(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-void answer(LoadedModel& model, const std::vector<TokenId>& prompt, const Flags& flags) {
-  const LoadedModel::OnText on_text = flags.json ? LoadedModel::OnText() : show;
-  const Generated generated = model.generate(prompt, flags.generate, on_text);
-  if (flags.json) {
-    fmt::print("{}\n", to_json(generated, model).dump());
-  } else {
-    show("\n");
-  }
-  fmt::print(stderr, "{}\n", figures_line(model));
-}
-
 // A conversation on the terminal, until the end of the input.
 void converse(LoadedModel& model, const Flags& flags) {
   const Tokenizer& tokenizer = model.tokenizer();
@@ -127,7 +82,7 @@ void converse(LoadedModel& model, const Flags& flags) {
     throw Error(ErrorKind::kUnsupported, "the model has no chat template",
                 "use --prompt, which continues a text");
   }
-  core::Json messages = first_messages(flags);
+  core::Json messages = first_messages(flags.prompts);
   const bool asks = isatty(STDIN_FILENO) != 0;
   std::string line;
   for (;;) {
@@ -137,7 +92,8 @@ void converse(LoadedModel& model, const Flags& flags) {
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
-    const Generated generated = model.generate(chat_ids(tokenizer, messages), flags.generate, show);
+    const Generated generated =
+        model.generate(chat_ids(tokenizer, messages), flags.prompts.generate, show);
     show("\n");
     messages.push_back({{"role", "assistant"}, {"content", generated.text}});
   }
@@ -151,14 +107,10 @@ void write_logits(LoadedModel& model, const std::vector<TokenId>& ids, const std
   writer.commit();
 }
 
-// The end of the last line of a file or a pipe is no part of the text.
-std::string read_prompt(const Flags& flags) {
-  if (!flags.prompt.empty()) return flags.prompt;
-  std::string text = flags.file.empty() ? std::string(std::istreambuf_iterator<char>(std::cin), {})
-                                        : core::read_file(flags.file, kMaxPromptFile);
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.ends_with('\r')) text.pop_back();
-  return text;
+std::vector<Prompt> prompts_of(const Flags& flags) {
+  if (!flags.ids.empty()) return {};
+  if (!flags.prompt.empty()) return {{flags.prompt, nullptr, {}}};
+  return read_prompts(flags.file, flags.lines);
 }
 
 void check(const Flags& flags) {
@@ -169,6 +121,10 @@ void check(const Flags& flags) {
     throw Error(ErrorKind::kUsage, "there is no prompt",
                 "give --prompt TEXT, --chat, --file FILE or --ids 1,2,3, or pipe a text in");
   }
+  if (flags.lines && ways > 0 && flags.file.empty()) {
+    throw Error(ErrorKind::kUsage, "--lines is for --file, or for a pipe");
+  }
+  if (flags.prompts.batch < 1) throw Error(ErrorKind::kUsage, "--batch is below 1");
   if (!flags.logits.empty() && flags.ids.empty()) {
     throw Error(ErrorKind::kUsage, "--logits needs --ids");
   }
@@ -178,9 +134,10 @@ void run(Flags& flags) {
   check(flags);
   const std::vector<TokenId> ids =
       flags.ids.empty() ? std::vector<TokenId>() : parse_ids("--ids", flags.ids);
+  const std::vector<Prompt> prompts = flags.chat ? std::vector<Prompt>() : prompts_of(flags);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   LoadedModel model = load_model(flags.model, model_options(flags));
-  flags.generate.cancel = &interrupted();
+  flags.prompts.generate.cancel = &interrupted();
   if (!flags.logits.empty()) {
     write_logits(model, ids, flags.logits);
     return;
@@ -188,13 +145,15 @@ void run(Flags& flags) {
   const Task task = flags.task.empty() ? model.task() : parse_task(flags.task);
   if (flags.chat) {
     converse(model, flags);
-  } else if (task == Task::kGenerate) {
-    const auto prompt = ids.empty() ? prompt_ids(model, read_prompt(flags), flags) : ids;
-    catch_interrupt();
-    answer(model, prompt, flags);
+  } else if (task != Task::kGenerate) {
+    run_task(model, task, {prompts, ids, flags.labels, flags.prompts.json});
   } else {
-    run_task(model, task,
-             {ids.empty() ? read_prompt(flags) : std::string(), ids, flags.labels, flags.json});
+    catch_interrupt();
+    if (ids.empty()) {
+      answer(model, prompts, flags.prompts);
+    } else {
+      answer(model, ids, flags.prompts);
+    }
   }
 }
 
@@ -204,15 +163,19 @@ void add_run(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = app.add_subcommand(
       "run", "Run a model: continue a prompt, chat, classify, embed, fill a mask");
-  GenerateOptions& generate = flags->generate;
+  PromptOptions& prompts = flags->prompts;
+  GenerateOptions& generate = prompts.generate;
   verb->add_option("MODEL", flags->model, "a model's folder, GGUF file or hub name")->required();
   verb->add_option("--prompt", flags->prompt,
                    "what to say to the model; through its chat template where it has one");
   verb->add_flag("--chat", flags->chat, "a conversation, a line a turn");
-  verb->add_option("--file", flags->file, "a file with the prompt");
+  verb->add_option("--file", flags->file,
+                   "a file with the prompt; one that ends in .jsonl has a prompt a line: a JSON "
+                   "string, {\"prompt\": TEXT} or {\"messages\": [...]}");
+  verb->add_flag("--lines", flags->lines, "each line of --file or of a pipe is a prompt");
   verb->add_option("--ids", flags->ids, "the prompt as token ids: 1,2,3");
-  verb->add_option("--system", flags->system, "the system's words before a chat");
-  verb->add_flag("--raw", flags->raw, "continue the prompt as it is, without the chat template");
+  verb->add_option("--system", prompts.system, "the system's words before a chat");
+  verb->add_flag("--raw", prompts.raw, "continue the prompt as it is, without the chat template");
   verb->add_option("--max-new-tokens", generate.max_new_tokens, "at most so many new tokens");
   verb->add_option("--temperature", generate.temperature, "0: always the likeliest token");
   verb->add_option("--top-k", generate.top_k, "of the likeliest so many");
@@ -221,6 +184,9 @@ void add_run(CLI::App& app) {
                    "of those at least this share as likely as the first");
   verb->add_option("--repetition-penalty", generate.repetition_penalty,
                    "makes what was said less likely; 1: not");
+  verb->add_option("--num-beams", generate.num_beams,
+                   "above 1: the best of so many continuations as a whole; default: as the model's "
+                   "generation_config.json says");
   verb->add_option("--stop", generate.stop, "a text that ends the answer; may be given again");
   verb->add_option("--seed", generate.seed, "of the random numbers")->capture_default_str();
   verb->add_option("--dtype", flags->dtype, "float32, bfloat16 or float16; default: as stored");
@@ -233,7 +199,8 @@ void add_run(CLI::App& app) {
                    "for weights on disk that no file holds as they are needed");
   verb->add_option("--plan", flags->plan, "a plan that `haul plan --save` wrote");
   verb->add_option("--context", flags->context, "tokens that a sequence may grow to");
-  verb->add_option("--batch", flags->batch, "sequences at once")->capture_default_str();
+  verb->add_option("--batch", prompts.batch, "so many of the prompts of a file at once")
+      ->capture_default_str();
   verb->add_option("--threads", flags->threads, "of the CPU; default: all");
   verb->add_option("--logits", flags->logits,
                    "write the logits of --ids to a safetensors file instead");
@@ -241,12 +208,13 @@ void add_run(CLI::App& app) {
                    "generate, embed, classify or fill-mask; default: what the model is for");
   verb->add_option("--labels", flags->labels, "names for the labels of a classification: A,B,C")
       ->delimiter(',');
-  verb->add_flag("--json", flags->json, "print the answer as JSON");
+  verb->add_flag("--json", prompts.json, "print the answer as JSON, one object a line");
   verb->footer(
       "Examples:\n"
       "  haul run HuggingFaceTB/SmolLM2-135M-Instruct --prompt 'What is the capital of France?'\n"
       "  haul run model.gguf --chat --system 'Be brief.'\n"
       "  haul run ./model --max-memory 'cpu=2GiB' --offload-folder /tmp/offload --prompt Hello\n"
+      "  haul run model.gguf --file questions.jsonl --batch 8 --json > answers.jsonl\n"
       "  haul run sentence-transformers/all-MiniLM-L6-v2 --prompt 'A sentence.' --json\n"
       "  echo 'The capital of France is [MASK].' | haul run google-bert/bert-base-uncased");
   verb->callback([flags] {

@@ -20,9 +20,8 @@ constexpr std::array<std::pair<const char*, Task>, 4> kTasks{{{"generate", Task:
                                                               {"classify", Task::kClassify},
                                                               {"fill-mask", Task::kFillMask}}};
 
-void embed(LoadedModel& model, const TaskInput& input) {
-  const std::vector<float> vector =
-      input.ids.empty() ? model.embed(input.text) : model.embed(input.ids);
+void embed(LoadedModel& model, const std::string& text, const TaskInput& input) {
+  const std::vector<float> vector = input.ids.empty() ? model.embed(text) : model.embed(input.ids);
   if (input.json) {
     fmt::print("{}\n", core::Json{{"embedding", vector}}.dump());
   } else {
@@ -30,9 +29,8 @@ void embed(LoadedModel& model, const TaskInput& input) {
   }
 }
 
-void classify(LoadedModel& model, const TaskInput& input) {
-  std::vector<Label> labels =
-      input.ids.empty() ? model.classify(input.text) : model.classify(input.ids);
+void classify(LoadedModel& model, const std::string& text, const TaskInput& input) {
+  std::vector<Label> labels = input.ids.empty() ? model.classify(text) : model.classify(input.ids);
   if (!input.labels.empty() && input.labels.size() != labels.size()) {
     throw Error(ErrorKind::kUsage, fmt::format("--labels names {} labels, and the model has {}",
                                                input.labels.size(), labels.size()));
@@ -49,8 +47,8 @@ void classify(LoadedModel& model, const TaskInput& input) {
   for (const Label& label : labels) fmt::print("{:.4f}  {}\n", label.score, label.name);
 }
 
-void fill_mask(LoadedModel& model, const TaskInput& input) {
-  const auto masks = input.ids.empty() ? model.fill_mask(input.text) : model.fill_mask(input.ids);
+void fill_mask(LoadedModel& model, const std::string& text, const TaskInput& input) {
+  const auto masks = input.ids.empty() ? model.fill_mask(text) : model.fill_mask(input.ids);
   core::Json json = core::Json::array();
   for (const std::vector<Word>& words : masks) {
     core::Json list = core::Json::array();
@@ -69,6 +67,12 @@ void fill_mask(LoadedModel& model, const TaskInput& input) {
   }
 }
 
+void run_one(LoadedModel& model, Task task, const std::string& text, const TaskInput& input) {
+  if (task == Task::kEmbed) embed(model, text, input);
+  if (task == Task::kClassify) classify(model, text, input);
+  if (task == Task::kFillMask) fill_mask(model, text, input);
+}
+
 }  // namespace
 
 Task parse_task(const std::string& name) {
@@ -81,9 +85,20 @@ Task parse_task(const std::string& name) {
 
 void run_task(LoadedModel& model, Task task, const TaskInput& input) {
   const auto start = std::chrono::steady_clock::now();
-  if (task == Task::kEmbed) embed(model, input);
-  if (task == Task::kClassify) classify(model, input);
-  if (task == Task::kFillMask) fill_mask(model, input);
+  if (!input.ids.empty()) run_one(model, task, {}, input);
+  for (std::size_t i = 0; i < input.texts.size(); ++i) {
+    const Prompt& prompt = input.texts[i];
+    if (i > 0 && !input.json && task != Task::kEmbed) fmt::print("\n");
+    try {
+      if (!prompt.messages.is_null()) {
+        throw Error(ErrorKind::kUsage, "this task takes a text, and no messages");
+      }
+      run_one(model, task, prompt.text, input);
+    } catch (Error& error) {
+      if (!prompt.source.empty()) error.add_context(prompt.source);
+      throw;
+    }
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   fmt::print(stderr, "{}\n", figures_line(model, fmt::format("answer {:.2f} s", took.count())));
 }

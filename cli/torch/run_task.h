@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/torch/prompts.h"
 #include "haul/torch/model.h"
 
 namespace haul::cli {
@@ -13,14 +14,15 @@ namespace haul::cli {
 Task parse_task(const std::string& name);
 
 struct TaskInput {
-  std::string text;
-  std::vector<TokenId> ids;         // instead of the text, where there are any
+  std::vector<Prompt> texts;
+  std::vector<TokenId> ids;         // instead of texts, where there are any
   std::vector<std::string> labels;  // instead of the config's
-  bool json = false;
+  bool json = false;                // an object a line
 };
 
-// Prints the answer. `task` is not kGenerate. Throws Error(kUsage) for labels that are not as many
-// as the model's, and what the model throws.
+// Prints the answers, with an empty line between those to several texts, and on stderr the figures.
+// `task` is not kGenerate. Throws Error(kUsage) for labels that are not as many as the model's and
+// for a chat, and what the model throws; it names the text's source.
 void run_task(LoadedModel& model, Task task, const TaskInput& input);
 
 }  // namespace haul::cli

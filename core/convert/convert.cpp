@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/disk_space.h"
 #include "core/base/file.h"
 #include "core/base/terminal.h"
 #include "core/convert/output_folder.h"
@@ -31,16 +32,6 @@ SafetensorsMetadata output_metadata(const Checkpoint& checkpoint) {
   }
   if (!has_format) metadata.emplace_back("format", "pt");
   return metadata;
-}
-
-void refuse_full_disk(const fs::path& folder, Bytes needed) {
-  std::error_code code;
-  const fs::space_info space = fs::space(folder, code);
-  if (code || space.available >= needed) return;
-  throw Error(ErrorKind::kResource,
-              fmt::format("{}: {} are needed and {} are free", folder.parent_path().string(),
-                          format_bytes(needed), format_bytes(space.available)),
-              "free some space on this disk, or choose another folder");
 }
 
 // The files of the tokenizer inside a GGUF file; none where it has none, and a note where haul does
@@ -76,7 +67,7 @@ ConvertResult convert(const fs::path& input, const fs::path& output,
   const ShardPlan plan = plan_shards(tensors, options.max_shard_size);
 
   OutputFolder folder(output);
-  refuse_full_disk(folder.path(), plan.total_size);
+  require_disk_space(fs::absolute(folder.path()).parent_path(), plan.total_size);
   ConvertResult result;
   result.notes = checkpoint.notes();
   std::vector<tokenizers::TextFile> made = inner_tokenizer(checkpoint, result.notes);

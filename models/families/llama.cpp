@@ -2,8 +2,10 @@
 
 #include <array>
 
+#include <fmt/format.h>
 #include <torch/nn/modules/container/modulelist.h>
 
+#include "haul/error.h"
 #include "models/blocks/activation.h"
 #include "models/blocks/attention.h"
 #include "models/blocks/rope.h"
@@ -110,6 +112,23 @@ class LlamaDecoderLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LlamaDecoderLayer);
 
+constexpr std::string_view kWindowed = "sliding_attention";
+constexpr std::string_view kFull = "full_attention";
+
+// A kind of attention that is not known would be taken for a full one.
+void check_layer_types(const core::ConfigReader& config) {
+  const core::Json* const types =
+      config.has("layer_types") ? config.find({"layer_types"}) : nullptr;
+  if (types == nullptr || !types->is_array()) return;
+  for (const core::Json& type : *types) {
+    if (type == kWindowed || type == kFull) continue;
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("\"layer_types\" has {}, which haul cannot compute",
+                            type.dump(-1, ' ', true, core::Json::error_handler_t::replace)),
+                fmt::format("it knows \"{}\" and \"{}\"", kFull, kWindowed));
+  }
+}
+
 // Which layers look at a window of tokens alone.
 std::vector<bool> windowed_layers(const core::ConfigReader& config, const Dimensions& d) {
   std::vector<bool> result(static_cast<std::size_t>(d.layers), d.windowed_layers == d.layers);
@@ -117,7 +136,7 @@ std::vector<bool> windowed_layers(const core::ConfigReader& config, const Dimens
   const core::Json* const types =
       config.has("layer_types") ? config.find({"layer_types"}) : nullptr;
   for (std::size_t i = 0; i < result.size(); ++i) {
-    result[i] = types != nullptr ? types->at(i) == "sliding_attention"
+    result[i] = types != nullptr ? types->at(i) == kWindowed
                                  : static_cast<std::int64_t>(i) >= d.layers - d.windowed_layers;
   }
   return result;
@@ -131,6 +150,7 @@ class LlamaModelImpl : public Model {
                             activation(config.text("hidden_act", "silu"))};
     embed_tokens_ = register_module("embed_tokens", embedding(spec, "embed_tokens"));
     layers_ = register_module("layers", torch::nn::ModuleList());
+    check_layer_types(config);
     const std::vector<bool> windowed = windowed_layers(config, d);
     for (const bool is : windowed) windows_.push_back(is ? d.sliding_window : 0);
     for (const ModuleSpec& layer : child(spec, "layers").children) {

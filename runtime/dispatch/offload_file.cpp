@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/disk_space.h"
 #include "core/base/file.h"
 #include "core/formats/safetensors.h"
 #include "core/formats/safetensors_writer.h"
@@ -152,6 +153,7 @@ OffloadFile write_offload_file(const std::filesystem::path& folder,
                                                     folder.string(), code.message()));
     }
     remove_leftovers(folder);
+    core::require_disk_space(folder, core::safetensors_size(headers));
     std::optional<core::SafetensorsWriter> writer;
     begin(writer, path, headers, identity);
     for (const std::size_t unit : units) {

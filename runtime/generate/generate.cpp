@@ -3,42 +3,23 @@
 #include <functional>
 #include <utility>
 
-#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "runtime/generate/beam_search.h"
 #include "runtime/generate/head.h"
 #include "runtime/generate/input_ids.h"
-#include "runtime/generate/kv_cache.h"
+#include "runtime/generate/passes.h"
 #include "runtime/generate/state.h"
 #include "runtime/generate/stop_strings.h"
 
 namespace haul {
 namespace {
 
-using runtime::ModelCache;
+using runtime::Passes;
 using runtime::Sampling;
-
-// Long prompts go through the model in parts, so that activations stay small.
-constexpr std::int64_t kPromptPart = 1024;
-
-// Nobody looks at it, but it must have a row; some configs name one beyond the last.
-std::int64_t padding_of(const LoadedModel::State& state) {
-  const runtime::GenerationConfig& config = state.generation;
-  const std::int64_t id =
-      config.padding.value_or(config.stop_tokens.empty() ? 0 : config.stop_tokens.front());
-  return id < state.dimensions().vocabulary ? id : 0;
-}
-
-// What the decoder of a model with an encoder begins with.
-std::int64_t start_of(const LoadedModel::State& state) {
-  const auto& start = state.generation.decoder_start;
-  return start ? static_cast<std::int64_t>(*start) : padding_of(state);
-}
 
 // One sequence as it grows.
 struct Sequence {
@@ -53,112 +34,44 @@ using OnToken = std::function<bool(std::size_t row, TokenId id)>;
 class Decoder {
  public:
   Decoder(LoadedModel::State& state, const GenerateOptions& options)
-      : state_(state), options_(options), sampling_(sampling_for(state.generation, options)) {
+      : state_(state),
+        options_(options),
+        sampling_(sampling_for(state.generation, options)),
+        beams_(beams_for(state.generation, options)) {
     stop_tokens_ = state.generation.stop_tokens;
     stop_tokens_.insert(stop_tokens_.end(), options.stop_tokens.begin(), options.stop_tokens.end());
+    if (beams_.count > 1) check_beams();
   }
 
-  std::vector<Sequence> run(const std::vector<std::vector<TokenId>>& prompts,
-                            const OnToken& on_token) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    };
-    std::vector<Sequence> sequences;
-    for (const auto& prompt : prompts) {
-      sequences.push_back({prompt, {}, false});
-      sequences.back().result.prompt_ids = prompt;
-    }
-    const std::int64_t most = most_new_tokens(prompts);
-    set_inputs(prompts);
-    if (has_encoder()) encode_prompts(sequences);
-    ModelCache cache(state_.windows, ids_.size(1) + most, state_.kv_room.get());
-    GenerateFigures& figures = state_.figures;
-    figures = {};
-    at::Tensor logits = read_prompt(cache);
-    if (!logits.defined()) {
-      end_all(sequences, StopReason::kCancelled);
-      return sequences;
-    }
-    for (std::int64_t step = 0;; ++step) {
-      const at::Tensor next = choose(logits, step, sequences, on_token);
-      if (step == 0) figures.first_token_seconds = seconds();
-      const bool all = std::all_of(sequences.begin(), sequences.end(),
-                                   [](const Sequence& s) { return s.ended; });
-      figures.decode_seconds = seconds() - figures.first_token_seconds;
-      if (all) break;
-      if (step + 1 == most || cancelled()) {
-        end_all(sequences, step + 1 == most ? StopReason::kLength : StopReason::kCancelled);
-        break;
-      }
-      logits = pass(next, cache);
-      for (const Sequence& sequence : sequences) figures.decoded += sequence.ended ? 0 : 1;
-    }
-    return sequences;
+  std::vector<Generated> run(const std::vector<std::vector<TokenId>>& prompts,
+                             const OnToken& on_token) {
+    start_ = std::chrono::steady_clock::now();
+    state_.figures = {};
+    Passes passes(state_, prompts);
+    std::vector<Generated> results = beams_.count > 1 ? search(passes, prompts.size(), on_token)
+                                                      : decode(passes, prompts.size(), on_token);
+    for (std::size_t i = 0; i < prompts.size(); ++i) results[i].prompt_ids = prompts[i];
+    return results;
   }
 
  private:
-  static void end_all(std::vector<Sequence>& sequences, StopReason reason) {
-    for (Sequence& sequence : sequences) {
-      if (!sequence.ended) sequence.result.reason = reason;
+  void check_beams() const {
+    if (!sampling_.greedy) {
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("{}: {} beams, and tokens by chance: haul does either", state_.name,
+                              beams_.count),
+                  "ask for one beam, or for a temperature of 0");
+    }
+    if (!options_.stop.empty()) {
+      throw Error(ErrorKind::kUnsupported, "stop strings do not go with beams",
+                  "ask for one beam, or give stop tokens");
     }
   }
 
   bool cancelled() const { return options_.cancel != nullptr && options_.cancel->load(); }
 
-  bool has_encoder() const { return state_.dimensions().encoder_layers > 0; }
-
-  // The encoder reads the prompts, and the decoder begins with a token of its own.
-  void encode_prompts(std::vector<Sequence>& sequences) {
-    models::Inputs inputs{ids_};
-    inputs.attended = attended_;
-    encoded_ = state_.model->encode(inputs);
-    encoded_attended_ = std::exchange(attended_, {});
-    ids_ = at::full({ids_.size(0), 1}, start_of(state_), at::kLong);
-    runtime::check_ids(ids_, state_);
-    for (Sequence& sequence : sequences) sequence.seen = {static_cast<TokenId>(start_of(state_))};
-  }
-
-  // Shorter prompts are padded: on the left, so that all end at the same place, or for an encoder
-  // on the right.
-  void set_inputs(const std::vector<std::vector<TokenId>>& prompts) {
-    std::size_t longest = 0;
-    for (const auto& prompt : prompts) {
-      if (prompt.empty()) throw Error(ErrorKind::kUsage, "there is no prompt: it has no tokens");
-      longest = std::max(longest, prompt.size());
-    }
-    const auto rows = static_cast<std::int64_t>(prompts.size());
-    const auto columns = static_cast<std::int64_t>(longest);
-    ids_ = at::full({rows, columns}, padding_of(state_), at::kLong);
-    bool padded = false;
-    at::Tensor attended = at::ones({rows, columns}, at::kBool);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto& prompt = prompts[static_cast<std::size_t>(row)];
-      const std::int64_t empty = columns - static_cast<std::int64_t>(prompt.size());
-      std::copy(
-          prompt.begin(), prompt.end(),
-          ids_.mutable_data_ptr<std::int64_t>() + row * columns + (has_encoder() ? 0 : empty));
-      if (empty == 0) continue;
-      attended[row].narrow(0, has_encoder() ? columns - empty : 0, empty).fill_(false);
-      padded = true;
-    }
-    runtime::check_ids(ids_, state_);
-    if (!padded) return;
-    attended_ = attended;
-    positions_ = (attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
-  }
-
-  std::int64_t most_new_tokens(const std::vector<std::vector<TokenId>>& prompts) const {
-    std::size_t longest = 0;
-    for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-    const std::int64_t room =
-        state_.context - (has_encoder() ? 1 : static_cast<std::int64_t>(longest));
-    if (room < 1) {
-      throw Error(
-          ErrorKind::kUsage,
-          fmt::format("the prompt has {} tokens, and the context {}", longest, state_.context),
-          "shorten the prompt, or plan for a longer context");
-    }
+  std::int64_t most_new_tokens(const Passes& passes) const {
+    const std::int64_t room = passes.room();
     if (options_.max_new_tokens) {
       if (*options_.max_new_tokens < 1) {
         throw Error(ErrorKind::kUsage, "at least one new token must be asked for");
@@ -172,49 +85,60 @@ class Decoder {
                                     room);
   }
 
-  at::Tensor forward(models::Inputs inputs, ModelCache& cache) {
-    inputs.cache = &cache;
-    inputs.last = 1;
-    inputs.encoded = encoded_;
-    inputs.encoded_attended = encoded_attended_;
-    at::Tensor logits = state_.model->forward(inputs);
-    cache.advance(inputs.ids.size(1));
-    return logits;
+  // After each step, with how many of the sequences go on.
+  void note_step(std::int64_t going) {
+    GenerateFigures& figures = state_.figures;
+    const double now =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (figures.first_token_seconds == 0) figures.first_token_seconds = now;
+    figures.decode_seconds = now - figures.first_token_seconds;
+    figures.decoded += std::exchange(going_, going);
   }
 
-  // The last token's logits; undefined: cancelled before the end.
-  at::Tensor read_prompt(ModelCache& cache) {
-    at::Tensor logits;
-    for (std::int64_t at = 0; at < ids_.size(1); at += kPromptPart) {
-      if (cancelled()) return {};
-      const std::int64_t count = std::min(kPromptPart, ids_.size(1) - at);
-      models::Inputs inputs{ids_.narrow(1, at, count)};
-      if (attended_.defined()) {
-        inputs.attended = attended_.narrow(1, 0, at + count);
-        inputs.positions = positions_.narrow(1, at, count);
-      }
-      logits = forward(std::move(inputs), cache);
+  std::vector<Generated> search(Passes& passes, std::size_t prompts, const OnToken& on_token) {
+    auto results = runtime::search_beams(
+        passes, prompts,
+        {beams_, sampling_.repetition_penalty, stop_tokens_, most_new_tokens(passes),
+         options_.cancel, [&](std::int64_t going) { note_step(going); }});
+    for (std::size_t row = 0; row < prompts; ++row) {
+      const Generated& result = results[row];
+      const std::size_t stop = result.reason == StopReason::kStopToken ? 1 : 0;
+      for (std::size_t i = 0; i + stop < result.ids.size(); ++i) on_token(row, result.ids[i]);
     }
-    return logits;
+    return results;
   }
 
-  // One token for each sequence.
-  at::Tensor pass(const at::Tensor& ids, ModelCache& cache) {
-    models::Inputs inputs{ids};
-    if (attended_.defined()) {
-      attended_ = at::cat({attended_, at::ones({ids.size(0), 1}, at::kBool)}, 1);
-      positions_ = positions_.narrow(1, positions_.size(1) - 1, 1) + 1;
-      inputs.attended = attended_;
-      inputs.positions = positions_;
+  // A token of each sequence at a time.
+  std::vector<Generated> decode(Passes& passes, std::size_t prompts, const OnToken& on_token) {
+    const std::int64_t most = most_new_tokens(passes);
+    std::vector<Sequence> sequences;
+    for (std::size_t row = 0; row < prompts; ++row) {
+      sequences.push_back({passes.beginning(row), {}, false});
     }
-    return forward(std::move(inputs), cache);
+    StopReason reason = StopReason::kCancelled;
+    at::Tensor logits = passes.read_prompts(most, options_.cancel);
+    for (std::int64_t step = 0; logits.defined(); ++step) {
+      const at::Tensor next = choose(logits, step, passes.padding(), sequences, on_token);
+      const auto going = std::count_if(sequences.begin(), sequences.end(),
+                                       [](const Sequence& s) { return !s.ended; });
+      note_step(going);
+      if (step + 1 == most) reason = StopReason::kLength;
+      if (going == 0 || step + 1 == most || cancelled()) break;
+      logits = passes.read(next);
+    }
+    std::vector<Generated> results;
+    for (Sequence& sequence : sequences) {
+      if (!sequence.ended) sequence.result.reason = reason;
+      results.push_back(std::move(sequence.result));
+    }
+    return results;
   }
 
   // (B, 1, V) to the next ids (B, 1).
-  at::Tensor choose(const at::Tensor& logits, std::int64_t step, std::vector<Sequence>& sequences,
-                    const OnToken& on_token) {
+  at::Tensor choose(const at::Tensor& logits, std::int64_t step, std::int64_t padding,
+                    std::vector<Sequence>& sequences, const OnToken& on_token) {
     const at::Tensor scores = logits.select(1, 0).to(at::kCPU, at::kFloat).contiguous();
-    at::Tensor next = at::full({scores.size(0), 1}, padding_of(state_), at::kLong);
+    at::Tensor next = at::full({scores.size(0), 1}, padding, at::kLong);
     const auto width = static_cast<std::size_t>(scores.size(1));
     for (std::size_t row = 0; row < sequences.size(); ++row) {
       Sequence& sequence = sequences[row];
@@ -239,12 +163,10 @@ class Decoder {
   LoadedModel::State& state_;
   const GenerateOptions& options_;
   Sampling sampling_;
+  runtime::BeamSettings beams_;
   std::vector<TokenId> stop_tokens_;
-  at::Tensor ids_;        // (B, T) of the prompts
-  at::Tensor attended_;   // (B, S); undefined: no padding
-  at::Tensor positions_;  // likewise
-  at::Tensor encoded_;    // (B, E, C) of a model with an encoder
-  at::Tensor encoded_attended_;
+  std::chrono::steady_clock::time_point start_;
+  std::int64_t going_ = 0;  // sequences, after the last step
 };
 
 // The text of a sequence as it comes.
@@ -309,11 +231,11 @@ Generated LoadedModel::generate(std::span<const TokenId> prompt, const GenerateO
   check_generates(*state_);
   const at::NoGradGuard no_gradients;
   TextStream text(tokenizer_for(*this, options), options.stop, on_text);
-  auto sequences =
-      Decoder(*state_, options).run({{prompt.begin(), prompt.end()}}, [&](std::size_t, TokenId id) {
-        return text.push(id);
-      });
-  Generated result = std::move(sequences.front().result);
+  const std::vector<std::vector<TokenId>> prompts = {{prompt.begin(), prompt.end()}};
+  auto results = Decoder(*state_, options).run(prompts, [&](std::size_t, TokenId id) {
+    return text.push(id);
+  });
+  Generated result = std::move(results.front());
   result.text = text.finish();
   return result;
 }
@@ -328,14 +250,10 @@ std::vector<Generated> LoadedModel::generate_batch(const std::vector<std::vector
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     texts.emplace_back(tokenizer_for(*this, options), options.stop, nobody);
   }
-  auto sequences = Decoder(*state_, options).run(prompts, [&](std::size_t row, TokenId id) {
+  auto results = Decoder(*state_, options).run(prompts, [&](std::size_t row, TokenId id) {
     return texts[row].push(id);
   });
-  std::vector<Generated> results;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    results.push_back(std::move(sequences[i].result));
-    results.back().text = texts[i].finish();
-  }
+  for (std::size_t i = 0; i < results.size(); ++i) results[i].text = texts[i].finish();
   return results;
 }
 
@@ -351,7 +269,8 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
     // The decoder's first step.
     inputs.encoded = state_->model->encode(inputs);
     inputs.encoded_attended = inputs.attended;
-    inputs.ids = at::full({ids.size(0), 1}, start_of(*state_), at::kLong);
+    inputs.ids = at::full({ids.size(0), 1}, static_cast<std::int64_t>(runtime::start_of(*state_)),
+                          at::kLong);
     inputs.attended = inputs.positions = at::Tensor();
   }
   return state_->model->forward(inputs).to(at::kCPU, at::kFloat);

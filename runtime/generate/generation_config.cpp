@@ -1,5 +1,6 @@
 #include "runtime/generate/generation_config.h"
 
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -59,6 +60,15 @@ class Reader {
     if (value == nullptr) return false;
     if (!value->is_boolean()) fail(key, "is neither true nor false");
     return value->get<bool>();
+  }
+
+  EarlyStopping early_stopping() const {
+    constexpr const char* kKey = "early_stopping";
+    const core::Json* const value = find(kKey);
+    if (value == nullptr) return EarlyStopping::kNo;
+    if (*value == "never") return EarlyStopping::kNever;
+    if (!value->is_boolean()) fail(kKey, "is neither true, false nor \"never\"");
+    return value->get<bool>() ? EarlyStopping::kYes : EarlyStopping::kNo;
   }
 
   [[noreturn]] void fail(const char* key, const char* why) const {
@@ -125,6 +135,15 @@ GenerationConfig read_generation_config(const core::Json& model_config,
   sampling.repetition_penalty = reader.number("repetition_penalty", 1);
   if (sampling.temperature == 0) sampling.greedy = true;
   if (const auto bad = objection(sampling)) reader.fail(bad->key, bad->why);
+  result.beams = {reader.count("num_beams", 1).value_or(1), reader.number("length_penalty", 1),
+                  reader.early_stopping()};
+  if (const std::int64_t results = reader.count("num_return_sequences", 1).value_or(1);
+      results > 1) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{}: 'num_return_sequences' asks for {} results, and haul gives one",
+                            file.string(), results),
+                "set it to 1");
+  }
   return result;
 }
 
@@ -149,6 +168,18 @@ Sampling sampling_for(const GenerationConfig& config, const GenerateOptions& opt
     throw Error(ErrorKind::kUsage, fmt::format("{} {}", bad->key, bad->why));
   }
   result.seed = options.seed;
+  return result;
+}
+
+BeamSettings beams_for(const GenerationConfig& config, const GenerateOptions& options) {
+  BeamSettings result = config.beams;
+  if (options.num_beams) result.count = *options.num_beams;
+  if (options.length_penalty) result.length_penalty = *options.length_penalty;
+  if (options.early_stopping) result.early_stopping = *options.early_stopping;
+  if (result.count < 1) throw Error(ErrorKind::kUsage, "num_beams is below 1");
+  if (!std::isfinite(result.length_penalty)) {
+    throw Error(ErrorKind::kUsage, "length_penalty is not a number");
+  }
   return result;
 }
 

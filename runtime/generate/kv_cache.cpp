@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -31,6 +32,11 @@ void write(const KeysValues& from, const KeysValues& to) {
 
 std::int64_t tokens_of(const KeysValues& some) {
   return some.keys.size(2);
+}
+
+KeysValues copied(const KeysValues& some) {
+  if (!some.keys.defined()) return {};
+  return {some.keys.clone(), some.values.clone()};
 }
 
 }  // namespace
@@ -105,20 +111,36 @@ void ModelCache::keep_crossed(std::int64_t layer, const KeysValues& all) {
   write(all, crossed);
 }
 
+void ModelCache::repeat(std::int64_t times) {
+  // All of it is copied out and let go first, so that the room holds what comes.
+  std::vector<std::pair<KeysValues, KeysValues>> copies;
+  for (Layer& layer : layers_) {
+    if (layer.kept.keys.defined()) {
+      layer.kept = part(layer.kept, 0, std::min(length_, layer.room));
+    }
+    copies.emplace_back(copied(layer.kept), copied(layer.crossed));
+    layer.kept = layer.crossed = {};
+  }
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto put = [&](const KeysValues& copy, std::int64_t tokens, KeysValues* to) {
+      if (!copy.keys.defined()) return;
+      const KeysValues more{copy.keys.repeat_interleave(times, 0),
+                            copy.values.repeat_interleave(times, 0)};
+      *to = room_for(more, tokens == 0 ? tokens_of(more) : tokens);
+      write(more, part(*to, 0, tokens_of(more)));
+    };
+    put(copies[i].first, layers_[i].room, &layers_[i].kept);
+    put(copies[i].second, 0, &layers_[i].crossed);
+    copies[i] = {};
+  }
+}
+
 void ModelCache::reorder(const at::Tensor& rows) {
   for (Layer& layer : layers_) {
-    for (KeysValues* some : {&layer.kept, &layer.crossed}) {
-      if (!some->keys.defined()) continue;
-      const at::Tensor index = rows.to(some->keys.device());
-      for (at::Tensor* one : {&some->keys, &some->values}) {
-        const at::Tensor rows_now = one->index_select(0, index);
-        if (rows_now.size(0) == one->size(0)) {
-          one->copy_(rows_now);
-        } else {
-          *one = rows_now;
-        }
-      }
-    }
+    if (!layer.kept.keys.defined()) continue;
+    const KeysValues written = part(layer.kept, 0, std::min(length_, layer.room));
+    const at::Tensor index = rows.to(written.keys.device());
+    write({written.keys.index_select(0, index), written.values.index_select(0, index)}, written);
   }
 }
 

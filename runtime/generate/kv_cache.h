@@ -28,7 +28,10 @@ class ModelCache final : public models::KvCache {
 
   // After each pass: how many tokens it brought.
   void advance(std::int64_t tokens) { length_ += tokens; }
-  // Sequence i becomes what sequence rows[i] was.
+  // Each sequence becomes so many of the same, side by side.
+  void repeat(std::int64_t times);
+  // Sequence i becomes what sequence rows[i] was. Only between those that look at the same other
+  // sequence: what is crossed stays.
   void reorder(const at::Tensor& rows);
   // What it holds room for.
   Bytes bytes() const;

@@ -83,14 +83,21 @@ Description as_loaded(Description description, const LoadOptions& load) {
   return description;
 }
 
+// Sequences in the KV cache: each beam is one.
+std::int64_t planned_batch(const ModelOptions& options, const runtime::BeamSettings& beams) {
+  const std::int64_t each = options.num_beams.value_or(beams.count);
+  if (each < 1) throw Error(ErrorKind::kUsage, "num_beams is below 1");
+  return options.batch * each;
+}
+
 Plan plan_for(const Description& description, const ModelOptions& options, Dtype dtype,
-              std::int64_t context, const std::string& name) {
+              std::int64_t context, std::int64_t batch, const std::string& name) {
   if (const Plan* plan = std::get_if<Plan>(&options.placement)) return *plan;
   PlanRequest request;
   request.model = name;
   request.dtype = dtype;
   request.context = context;
-  request.batch = options.batch;
+  request.batch = batch;
   request.options.no_split = description.no_split;
   request.margins = true;
   request.memory = options.max_memory ? *options.max_memory : runtime::machine_memory();
@@ -180,7 +187,8 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
   state->generation =
       runtime::read_generation_config(config, files.folder / "generation_config.json");
   const LoadOptions load = load_options(*state, options, dtype);
-  state->plan = plan_for(as_loaded(state->description, load), options, dtype, state->context, name);
+  state->plan = plan_for(as_loaded(state->description, load), options, dtype, state->context,
+                         planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
   load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
   set_room_aside(state.get());

@@ -1,12 +1,14 @@
 """`haul run` with what it cannot run: what it says, and how it ends."""
 
 import json
+import re
 import shutil
+import subprocess
 
 import pytest
 import transformers
 
-from run_haul import MODELS, SMOLLM2, answer, run
+from run_haul import HAUL, MODELS, SMOLLM2, answer, run
 from run_models import gpt2
 
 
@@ -107,6 +109,25 @@ def test_a_gguf_file_that_was_cut(tmp_path):
     assert "half.gguf" in fails(1, tmp_path / "half.gguf", "--prompt", "a dog")
 
 
+def test_no_disk_space(tmp_path):
+    """Quantised weights on disk have to be written as they are needed: to a disk that is full."""
+    offload = tmp_path / "offload"
+    offload.mkdir()
+    (tmp_path / "map.json").write_text('{"": "disk"}')
+    mount = f"mount -t tmpfs -o size=8m tmpfs {offload}"
+    if subprocess.run(["unshare", "-Urm", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    command = (f"{HAUL} run {SMOLLM2} --prompt x --device-map {tmp_path}/map.json "
+               f"--offload-folder {offload}")
+    done = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", f"{mount} && {command}; echo code $?; ls -A {offload}"],
+        capture_output=True, text=True, timeout=300)
+    assert done.stdout == "code 1\n"  # and nothing is left
+    error = done.stderr[done.stderr.index("haul: error: "):]
+    assert re.match(rf"haul: error: {offload}: [\d.]+ MB are needed and 8\.0 MB are free\n"
+                    r"  free some space", error), error
+
+
 def test_a_shard_that_is_missing(tmp_path):
     model, _ = gpt2(tmp_path, transformers.GPT2LMHeadModel)
     (tmp_path / "model.safetensors").unlink()
@@ -139,6 +160,16 @@ def test_steps_that_no_one_knows(tmp_path):
     assert "modules.json" in error and "'Dense'" in error
     (tmp_path / "modules.json").write_text("[1")
     assert "modules.json" in fails(1, tmp_path, "--prompt", "a dog")
+
+
+def test_a_layer_type_that_is_not_known(tmp_path):
+    transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=8)).save_pretrained(tmp_path)
+    assert answer(tmp_path, "--ids", "1,2", "--max-new-tokens", 2)["ids"]
+    change_config(tmp_path, layer_types=["full_attention", "linear_attention"])
+    error = fails(1, tmp_path, "--ids", "1,2")
+    assert '"linear_attention"' in error and '"sliding_attention"' in error
 
 
 def test_flags_that_exclude_each_other(model):

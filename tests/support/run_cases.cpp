@@ -59,6 +59,7 @@ Json generate(haul::LoadedModel& model, const Json& line) {
   options.max_new_tokens = line.value("max_new_tokens", std::int64_t{16});
   options.seed = line.value("seed", std::uint64_t{0});
   if (line.contains("top_k")) options.top_k = line["top_k"].get<std::int64_t>();
+  if (line.contains("num_beams")) options.num_beams = line["num_beams"].get<std::int64_t>();
   if (line.contains("repetition_penalty")) {
     options.repetition_penalty = line["repetition_penalty"].get<double>();
   }

@@ -43,10 +43,20 @@ struct ModelOptions {
   // the model allows, but no more than 4096.
   std::optional<std::int64_t> context = std::nullopt;
   std::int64_t batch = 1;
+  // For each sequence, as GenerateOptions has it: room for them is planned. Nothing: as
+  // generation_config.json says.
+  std::optional<std::int64_t> num_beams = std::nullopt;
   // Told of the plan before anything is loaded.
   std::function<void(const Plan&)> on_plan = {};
   // Takes remarks, a line each. Nothing: stderr.
   std::function<void(const std::string&)> log = {};
+};
+
+// When a search over beams ends, once it holds as many complete continuations as it has beams.
+enum class EarlyStopping : std::uint8_t {
+  kNo,     // no beam is better now than the worst of them
+  kYes,    // at once
+  kNever,  // no beam can become better than the worst of them
 };
 
 // Where nothing is said, generation_config.json decides, then the defaults named here.
@@ -57,6 +67,12 @@ struct GenerateOptions {
   std::optional<double> top_p = std::nullopt;                 // 1: all
   std::optional<double> min_p = std::nullopt;                 // 0: all
   std::optional<double> repetition_penalty = std::nullopt;    // 1: none
+  // Above 1: so many continuations side by side, of which the likeliest as a whole is taken. Its
+  // text comes at the end. Without sampling and stop strings.
+  std::optional<std::int64_t> num_beams = std::nullopt;  // 1
+  // Likelihoods are divided by the length to this power: above 0 longer ones are preferred.
+  std::optional<double> length_penalty = std::nullopt;         // 1
+  std::optional<EarlyStopping> early_stopping = std::nullopt;  // kNo
   std::uint64_t seed = 0;
   std::vector<std::string> stop = {};         // strings that end the text and are not part of it
   std::vector<TokenId> stop_tokens = {};      // beside the model's own
@@ -120,7 +136,7 @@ class LoadedModel {
 
   // Continues a prompt. `on_text` gets the text as it comes, whole characters at a time. Throws
   // Error(kUsage) for a prompt that leaves no room in the context, Error(kUnsupported) for a model
-  // that does not generate.
+  // that does not generate and for beams with sampling or stop strings.
   Generated generate(std::string_view prompt, const GenerateOptions& options = {},
                      const OnText& on_text = {});
   Generated generate(std::span<const TokenId> prompt, const GenerateOptions& options = {},

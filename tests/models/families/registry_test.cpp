@@ -110,6 +110,27 @@ TEST(MakeModel, LayerTypesThatDoNotFitTheLayersAreAnErrorThatNamesThem) {
   }
 }
 
+TEST(MakeModel, ALayerTypeThatIsNotKnownIsAnErrorThatNamesItAndTheKnown) {
+  for (const auto& [name, type] :
+       {std::pair("LlamaForCausalLM", "llama"), std::pair("MistralForCausalLM", "mistral"),
+        std::pair("Qwen2ForCausalLM", "qwen2")}) {
+    for (const char* entry : {R"("chunked_attention")", "null", "7"}) {
+      SCOPED_TRACE(entry);
+      const std::string types =
+          std::string(R"("layer_types": ["full_attention", )") + entry + "], ";
+      try {
+        make(small(name, type, types));
+        FAIL() << "no error was thrown";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+        EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("layer_types"), HasSubstr(entry)));
+        EXPECT_THAT(error.hint(),
+                    testing::AllOf(HasSubstr("full_attention"), HasSubstr("sliding_attention")));
+      }
+    }
+  }
+}
+
 TEST(MakeModel, OneWithoutAnEncoderCannotEncode) {
   const auto model = make(small("LlamaForCausalLM", "llama"));
   test::expect_error(ErrorKind::kInternal, HasSubstr("encode"), [&] { model->encode({}); });

@@ -125,6 +125,51 @@ TEST(GenerationConfig, ErrorsNameTheFileAndTheKey) {
   expect_corrupt("do_sample", R"({"do_sample": "yes"})");
 }
 
+TEST(GenerationConfig, ReadsBeams) {
+  const BeamSettings one = read("{}").beams;
+  EXPECT_EQ(one.count, 1);
+  EXPECT_EQ(one.length_penalty, 1);
+  EXPECT_EQ(one.early_stopping, EarlyStopping::kNo);
+  const BeamSettings four =
+      read(R"({"num_beams": 4, "length_penalty": -0.5, "early_stopping": true})").beams;
+  EXPECT_EQ(four.count, 4);
+  EXPECT_EQ(four.length_penalty, -0.5);
+  EXPECT_EQ(four.early_stopping, EarlyStopping::kYes);
+  EXPECT_EQ(read(R"({"early_stopping": "never"})").beams.early_stopping, EarlyStopping::kNever);
+  for (const char* value : {R"("2")", "-1", "0", "1.5"}) {
+    expect_corrupt("num_beams", fmt::format(R"({{"num_beams": {}}})", value).c_str());
+  }
+  expect_corrupt("length_penalty", R"({"length_penalty": "long"})");
+  expect_corrupt("early_stopping", R"({"early_stopping": "sometimes"})");
+  expect_corrupt("early_stopping", R"({"early_stopping": 1})");
+}
+
+TEST(GenerationConfig, SeveralResultsAreRefused) {
+  EXPECT_EQ(read(R"({"num_return_sequences": 1, "num_beams": 4})").beams.count, 4);
+  test::expect_error(
+      ErrorKind::kUnsupported,
+      AllOf(HasSubstr("generation_config.json"), HasSubstr("num_return_sequences"), HasSubstr("3")),
+      [] { read(R"({"num_return_sequences": 3, "num_beams": 4})"); });
+}
+
+TEST(BeamsFor, OptionsReplaceTheFiles) {
+  const GenerationConfig config = read(R"({"num_beams": 4, "length_penalty": 2})");
+  EXPECT_EQ(beams_for(config, {}).count, 4);
+  GenerateOptions options;
+  options.num_beams = 2;
+  options.early_stopping = EarlyStopping::kNever;
+  EXPECT_EQ(beams_for(config, options).count, 2);
+  EXPECT_EQ(beams_for(config, options).length_penalty, 2);
+  EXPECT_EQ(beams_for(config, options).early_stopping, EarlyStopping::kNever);
+  options.num_beams = 0;
+  test::expect_error(ErrorKind::kUsage, HasSubstr("num_beams"),
+                     [&] { beams_for(config, options); });
+  options.num_beams = 2;
+  options.length_penalty = std::numeric_limits<double>::quiet_NaN();
+  test::expect_error(ErrorKind::kUsage, HasSubstr("length_penalty"),
+                     [&] { beams_for(config, options); });
+}
+
 TEST(GenerationConfig, AFileThatIsNoObjectIsNamed) {
   expect_corrupt("", "[]");
   expect_corrupt("", "3");

@@ -145,7 +145,7 @@ TEST(ModelCache, ALayerHoldsNoMoreThanItsWindow) {
   EXPECT_EQ(cache.bytes(), bytes_of_tokens(10 + 4 + 10));
 }
 
-TEST(ModelCache, WhatIsCrossedIsKeptReorderedAndCounted) {
+TEST(ModelCache, WhatIsCrossedIsKeptAndCountedAndStaysWhereSequencesAreReordered) {
   ModelCache cache({0, 0}, 10);
   EXPECT_FALSE(cache.crossed(1).keys.defined());
   std::int64_t next = 0;
@@ -156,10 +156,29 @@ TEST(ModelCache, WhatIsCrossedIsKeptReorderedAndCounted) {
   EXPECT_EQ(cache.length(), 0);
   EXPECT_EQ(cache.bytes(), bytes_of_tokens(7));
   cache.reorder(at::tensor({2L, 0L, 2L}, at::kLong));
-  for (const auto& [row, was] : {std::pair(0, 2), std::pair(1, 0), std::pair(2, 2)}) {
-    EXPECT_TRUE(at::equal(cache.crossed(1).keys[row], all.keys[was]));
-    EXPECT_TRUE(at::equal(cache.crossed(1).values[row], all.values[was]));
-  }
+  EXPECT_TRUE(same(cache.crossed(1), all));
+}
+
+TEST(ModelCache, EachSequenceIsRepeatedSideBySide) {
+  ModelCache cache({0, 4}, 10);
+  std::int64_t next = 0;
+  const KeysValues crossed = new_tokens(3, &next);
+  cache.keep_crossed(0, crossed);
+  const KeysValues first = new_tokens(6, &next);
+  cache.extend(0, first, true);
+  cache.extend(1, first, true);
+  cache.advance(6);
+  cache.repeat(2);
+  EXPECT_EQ(cache.bytes(), 2 * bytes_of_tokens(3 + 10 + 4));
+  const auto twice = [](const KeysValues& some) {
+    return KeysValues{some.keys.repeat_interleave(2, 0), some.values.repeat_interleave(2, 0)};
+  };
+  EXPECT_TRUE(same(cache.crossed(0), twice(crossed)));
+  const KeysValues second = twice(new_tokens(1, &next));
+  PlainLayer plain{twice(first)};
+  plain.extend(second);
+  EXPECT_TRUE(same(cache.extend(0, second, true), plain.last(7)));
+  EXPECT_TRUE(same(cache.extend(1, second, true), plain.last(4)));
 }
 
 }  // namespace

@@ -120,6 +120,53 @@ TEST_F(LoadModel, ABatchOfDifferentLengthsGivesWhatEachGivesAlone) {
   }
 }
 
+TEST_F(LoadModel, BeamsFindWhatIsAtLeastAsLikelyAndTheirRoomIsPlanned) {
+  write();
+  ModelOptions room = quiet();
+  room.num_beams = 4;
+  LoadedModel model = load(room);
+  EXPECT_EQ(model.plan().batch, 4);
+  GenerateOptions options = tokens(8);
+  const std::vector<TokenId> greedy = model.generate(kPrompt, options).ids;
+  options.num_beams = 4;
+  const Generated best = model.generate(kPrompt, options);
+  EXPECT_THAT(best.ids, SizeIs(8));
+  EXPECT_EQ(best.prompt_ids, kPrompt);
+  EXPECT_EQ(best.reason, StopReason::kLength);
+  EXPECT_EQ(model.figures().decoded, 7);
+  const auto likelihood = [&](const std::vector<TokenId>& ids) {
+    std::vector<std::int64_t> all(kPrompt.begin(), kPrompt.end());
+    all.insert(all.end(), ids.begin(), ids.end());
+    const at::Tensor chances =
+        model.forward(at::tensor(all, at::kLong).unsqueeze(0))[0].log_softmax(-1);
+    double sum = 0;
+    for (std::size_t i = kPrompt.size(); i < all.size(); ++i) {
+      sum += chances[static_cast<std::int64_t>(i) - 1][all[i]].item<double>();
+    }
+    return sum;
+  };
+  EXPECT_GE(likelihood(best.ids), likelihood(greedy) - 1e-4);
+  const auto together = model.generate_batch({{9}, kPrompt}, options);
+  EXPECT_EQ(together.at(1).ids, best.ids);
+}
+
+TEST_F(LoadModel, BeamsGoNeitherWithSamplingNorWithStopStrings) {
+  write();
+  LoadedModel model = load();
+  GenerateOptions options = tokens(3);
+  options.num_beams = 2;
+  options.stop = {"x"};
+  EXPECT_THROW(model.generate(kPrompt, options), Error);
+  options.stop = {};
+  options.temperature = 1;
+  test::expect_error(ErrorKind::kUnsupported, HasSubstr("2 beams"),
+                     [&] { model.generate(kPrompt, options); });
+  const std::atomic<bool> cancel{true};
+  options.temperature = 0;
+  options.cancel = &cancel;
+  EXPECT_EQ(model.generate(kPrompt, options).reason, StopReason::kCancelled);
+}
+
 TEST_F(LoadModel, APaddingTokenBeyondTheVocabularyDoesNoHarm) {
   write();
   folder.write("generation_config.json", R"({"pad_token_id": 61, "eos_token_id": 4000})");
