@@ -179,6 +179,23 @@ void turns(const PartialState& state, const std::filesystem::path& folder) {
   state.print("said by " + std::to_string(rank));
 }
 
+// This process's part of every length up to 40, a JSON array a line: without padding, then with it.
+void table(const PartialState& state, const std::filesystem::path& folder) {
+  std::ofstream out(folder / ("haul-" + std::to_string(state.process_index())));
+  for (std::int64_t total = 0; total <= 40; ++total) {
+    std::vector<std::int64_t> items(static_cast<std::size_t>(total));
+    std::iota(items.begin(), items.end(), 0);
+    for (const bool padding : {false, true}) {
+      const char* between = "[";
+      for (const std::int64_t item : state.split_between_processes(items, padding).items) {
+        out << between << item;
+        between = ", ";
+      }
+      out << (*between == '[' ? "[]\n" : "]\n");
+    }
+  }
+}
+
 // A process that ends: the others hear of it.
 void death(const PartialState& state) {
   state.wait_for_everyone();
@@ -204,6 +221,7 @@ int main(int count, char** values) {
     if (name == "splits") splits(state);
     if (name == "collectives") collectives(state);
     if (name == "turns") turns(state, values[2]);
+    if (name == "table") table(state, values[2]);
     if (name == "death") {
       death(state);
       std::_Exit(0);
