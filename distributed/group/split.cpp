@@ -43,7 +43,7 @@ std::int64_t rows_of(const at::Tensor& tensor) {
 }
 
 at::Tensor part_of(const at::Tensor& tensor, const Share& share) {
-  const at::Tensor rows = tensor.narrow(0, share.begin, share.count);
+  at::Tensor rows = tensor.narrow(0, share.begin, share.count);
   if (share.padding == 0) return rows;
   std::vector<std::int64_t> sizes = tensor.sizes().vec();
   sizes[0] = share.padding;

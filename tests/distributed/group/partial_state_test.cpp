@@ -42,18 +42,20 @@ struct Ended {
 
 class Processes : public ::testing::Test {
  protected:
-  Processes()
-      : folder_(std::filesystem::path(HAUL_GROUP_WORKER).parent_path() /
-                ("group-" + std::to_string(getpid()))) {
+  void SetUp() override {
+    folder_ = std::filesystem::path(HAUL_GROUP_WORKER).parent_path() /
+              ("group-" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
   }
-  ~Processes() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // `started` of `world` processes, the first ones.
   std::vector<Ended> run(const std::string& name, int world, int started) {
     const int port = free_port();
-    std::vector<pid_t> processes;
-    for (int rank = 0; rank < started; ++rank) processes.push_back(start(name, world, rank, port));
+    std::vector<pid_t> processes(static_cast<std::size_t>(started));
+    for (int rank = 0; rank < started; ++rank) {
+      processes[static_cast<std::size_t>(rank)] = start(name, world, rank, port);
+    }
     std::vector<Ended> result;
     for (int rank = 0; rank < started; ++rank) {
       int status = 0;
@@ -87,6 +89,7 @@ class Processes : public ::testing::Test {
                                        "MASTER_PORT=" + std::to_string(port),
                                        "OMP_NUM_THREADS=1"};
     std::vector<char*> environment;
+    environment.reserve(variables.size());
     for (std::string& variable : variables) environment.push_back(variable.data());
     for (char** variable = environ; *variable != nullptr; ++variable)
       environment.push_back(*variable);
