@@ -19,7 +19,8 @@ bool is_one_of(std::string_view text, std::initializer_list<const char*> words) 
 
 // A text that every YAML reader takes for itself.
 bool is_plainly_text(const std::string& text) {
-  if (text.empty() || std::isalpha(static_cast<unsigned char>(text[0])) == 0) return false;
+  if (text.empty()) return false;
+  if (std::isalpha(static_cast<unsigned char>(text[0])) == 0 && text[0] != '/') return false;
   const bool simple = std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return c < 0x80 && (std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == '/');
   });
@@ -82,7 +83,7 @@ bool stays_plain(std::string_view text) {
 
 std::string yaml_scalar(const ConfigValue& value) {
   if (is_null(value)) return "null";
-  const bool plain = value.plain ? stays_plain(value.text) : is_plainly_text(value.text);
+  const bool plain = is_plainly_text(value.text) || (value.plain && stays_plain(value.text));
   return plain ? value.text : quoted(value.text);
 }
 
