@@ -9,9 +9,11 @@
 namespace haul::cli {
 
 // Without torch.
+void add_config(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_download(CLI::App& app);
 void add_estimate(CLI::App& app);
+void add_launch(CLI::App& app);
 void add_map(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_tokenize(CLI::App& app);
