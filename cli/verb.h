@@ -22,5 +22,6 @@ void add_tree(CLI::App& app);
 // On tensors, in cli/torch.
 void add_env(CLI::App& app);
 void add_run(CLI::App& app);
+void add_test(CLI::App& app);
 
 }  // namespace haul::cli
