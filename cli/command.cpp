@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,28 +19,54 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 // Flags are spelled with '-' or '_' alike: --max_memory is --max-memory.
-std::vector<std::string> normalised(int argc, char** argv) {
+std::string normalised(std::string argument) {
+  if (!argument.starts_with("--")) return argument;
+  const std::size_t end = std::min(argument.find('='), argument.size());
+  std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return argument;
+}
+
+const CLI::App* find_verb(const CLI::App& app, const char* name) {
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    if (verb->check_name(name)) return verb;
+  }
+  return nullptr;
+}
+
+// Where the command line of another program begins in that of a verb that starts one: behind the
+// verb's own flags and their values.
+int find_program(const CLI::App& verb, int argc, char** argv) {
+  int i = 2;
+  while (i < argc && argv[i][0] == '-' && argv[i] != std::string_view("--")) {
+    const std::string flag = normalised(argv[i]);
+    const CLI::Option* option = verb.get_option_no_throw(flag.substr(0, flag.find('=')));
+    if (option == nullptr) break;
+    const bool takes_next = option->get_items_expected_max() > 0 && flag.find('=') == flag.npos;
+    i += takes_next ? 2 : 1;
+  }
+  return std::min(i, argc);
+}
+
+// In the order in which CLI11 takes them.
+std::vector<std::string> arguments_for(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* verb = argc > 1 ? find_verb(app, argv[1]) : nullptr;
+  const bool starts = verb != nullptr && verb->get_prefix_command();
+  const int program = starts ? find_program(*verb, argc, argv) : argc;
   std::vector<std::string> arguments;
   bool flags = true;
   for (int i = 1; i < argc; ++i) {
-    std::string argument = argv[i];
-    if (argument == "--") flags = false;
-    if (flags && argument.starts_with("--")) {
-      const std::size_t end = std::min(argument.find('='), argument.size());
-      std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-    }
-    arguments.push_back(std::move(argument));
+    const bool mark = argv[i] == std::string_view("--");
+    if (i == program && mark) continue;
+    flags = flags && i < program && !mark;
+    arguments.push_back(flags ? normalised(argv[i]) : argv[i]);
   }
-  return {arguments.rbegin(), arguments.rend()};  // the order in which CLI11 takes them
+  return {arguments.rbegin(), arguments.rend()};
 }
 
 void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+  if (argc < 2 || argv[1][0] == '-' || find_verb(app, argv[1]) != nullptr) return;
   std::string verbs;
-  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
-    if (verb->check_name(argv[1])) return;
-    verbs += " " + verb->get_name();
-  }
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) verbs += " " + verb->get_name();
   throw Error(ErrorKind::kUsage, fmt::format("there is no verb '{}'", argv[1]),
               "the verbs are" + verbs);
 }
@@ -51,6 +78,10 @@ void print_error(const char* message, const std::string& hint) {
 
 }  // namespace
 
+void print_error(const Error& error) {
+  print_error(error.what(), error.hint());
+}
+
 int run_command(int argc, char** argv, const std::function<void(CLI::App&)>& add_verbs) {
   CLI::App app{"haul runs and trains models that are bigger than the machine's memory", "haul"};
   app.require_subcommand(1);
@@ -58,15 +89,17 @@ int run_command(int argc, char** argv, const std::function<void(CLI::App&)>& add
   add_verbs(app);
   try {
     check_verb(app, argc, argv);
-    app.parse(normalised(argc, argv));
+    app.parse(arguments_for(app, argc, argv));
     return kDone;
+  } catch (const ExitCode& code) {
+    return code.value;
   } catch (const CLI::Success& request) {
     return app.exit(request);  // --help or --version
   } catch (const CLI::ParseError& error) {
     print_error(error.what(), "see 'haul --help' or 'haul VERB --help'");
     return kUsage;
   } catch (const Error& error) {
-    print_error(error.what(), error.hint());
+    print_error(error);
     return error.kind() == ErrorKind::kUsage ? kUsage : kFailed;
   } catch (const std::exception& error) {
     print_error(error.what(), {});

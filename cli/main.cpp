@@ -4,9 +4,11 @@
 
 int main(int argc, char** argv) {
   return haul::cli::run_command(argc, argv, [&](CLI::App& app) {
+    haul::cli::add_config(app);
     haul::cli::add_convert(app);
     haul::cli::add_download(app);
     haul::cli::add_estimate(app);
+    haul::cli::add_launch(app);
     haul::cli::add_map(app);
     haul::cli::add_plan(app);
     haul::cli::add_tokenize(app);

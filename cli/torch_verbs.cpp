@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::pair<const char*, const char*> kVerbs[] = {
     {"env", "Print versions and hardware, for a bug report"},
     {"run", "Run a model: continue a prompt, chat, classify, embed, fill a mask"},
+    {"test", "Check that the configured processes work together"},
 };
 
 // Beside the command in a build folder, in libexec when installed.

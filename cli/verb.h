@@ -9,9 +9,11 @@
 namespace haul::cli {
 
 // Without torch.
+void add_config(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_download(CLI::App& app);
 void add_estimate(CLI::App& app);
+void add_launch(CLI::App& app);
 void add_map(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_tokenize(CLI::App& app);
@@ -20,5 +22,6 @@ void add_tree(CLI::App& app);
 // On tensors, in cli/torch.
 void add_env(CLI::App& app);
 void add_run(CLI::App& app);
+void add_test(CLI::App& app);
 
 }  // namespace haul::cli

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/file.h"
+#include "core/base/user_folders.h"
 #include "haul/error.h"
 
 namespace haul::core {
@@ -31,49 +32,9 @@ bool is_true(std::string value) {
   return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
 }
 
-// A leading ~ and $NAME or ${NAME}; unknown names stay as they are.
-std::string expanded(std::string_view text) {
-  std::string result;
-  if (text == "~" || text.starts_with("~/")) {
-    result = variable("HOME");
-    text.remove_prefix(1);
-  }
-  while (!text.empty()) {
-    const std::size_t dollar = std::min(text.find('$'), text.size());
-    result += text.substr(0, dollar);
-    text.remove_prefix(dollar);
-    if (text.empty()) break;
-    const bool braces = text.starts_with("${");
-    const std::string_view rest = text.substr(braces ? 2 : 1);
-    std::size_t end = 0;
-    while (end < rest.size() &&
-           (std::isalnum(static_cast<unsigned char>(rest[end])) != 0 || rest[end] == '_')) {
-      ++end;
-    }
-    const bool closed = !braces || rest.substr(end).starts_with("}");
-    const std::string name(rest.substr(0, end));
-    const std::size_t length = (braces ? 3 : 1) + end;
-    if (name.empty() || !closed || std::getenv(name.c_str()) == nullptr) {
-      result += text.front();
-      text.remove_prefix(1);
-    } else {
-      result += variable(name.c_str());
-      text.remove_prefix(length);
-    }
-  }
-  return result;
-}
-
-fs::path home_folder() {
-  if (const std::string home = variable("HF_HOME"); !home.empty()) return expanded(home);
-  std::string caches = variable("XDG_CACHE_HOME");
-  if (caches.empty()) caches = "~/.cache";
-  return fs::path(expanded(caches)) / "huggingface";
-}
-
 fs::path cache_folder(const fs::path& home) {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    if (const std::string folder = variable(name); !folder.empty()) return expanded(folder);
+    if (const std::string folder = variable(name); !folder.empty()) return expand_path(folder);
   }
   return home / "hub";
 }
@@ -87,7 +48,7 @@ std::string trimmed(std::string_view text) {
 
 std::string token_from_file(const fs::path& home) {
   const std::string given = variable("HF_TOKEN_PATH");
-  const fs::path path = given.empty() ? home / "token" : fs::path(expanded(given));
+  const fs::path path = given.empty() ? home / "token" : fs::path(expand_path(given));
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return {};
   return trimmed(read_file(path, kMaxTokenFile));
@@ -134,7 +95,7 @@ Url find_endpoint() {
 
 HubSettings hub_settings_from_environment() {
   HubSettings settings;
-  const fs::path home = home_folder();
+  const fs::path home = hf_home();
   settings.endpoint = find_endpoint();
   settings.token = find_token(home);
   settings.offline = is_true(variable("HF_HUB_OFFLINE").empty() ? variable("TRANSFORMERS_OFFLINE")

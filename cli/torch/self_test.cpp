@@ -1,0 +1,123 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include "cli/verb.h"
+#include "haul/error.h"
+#include "haul/torch/partial_state.h"
+
+namespace haul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFooter =
+    R"(Starts the processes that the config file tells of, or as many as asked for, and has them split,
+gather, sum and wait together.
+
+Examples:
+  haul test                        as 'haul config' set it up
+  haul test --num_processes 2 --cpu)";
+
+struct Flags {
+  std::string config_file;
+  std::string num_processes;
+  bool cpu = false;
+};
+
+void expect(const PartialState& state, bool right, const char* what) {
+  if (right) return;
+  throw Error(ErrorKind::kInternal,
+              fmt::format("process {} of {}: {} gave a wrong result", state.process_index(),
+                          state.num_processes(), what));
+}
+
+// What each of the processes does.
+void take_part(bool cpu) {
+  PartialStateOptions options;
+  options.cpu = cpu;
+  const PartialState state(options);
+  const std::int64_t world = state.num_processes();
+  const std::int64_t rank = state.process_index();
+  state.print(
+      fmt::format("{} processes, {} on this machine, {} on {}", world, state.local_num_processes(),
+                  state.backend().empty() ? "alone" : state.backend(), state.device().str()));
+  const at::Tensor number =
+      at::full({3}, rank, at::TensorOptions(at::kLong).device(state.device()));
+  const at::Tensor all = state.gather(number).to(at::kCPU);
+  expect(state, all.equal(at::arange(world).repeat_interleave(3)), "gather");
+  const std::int64_t sum = state.reduce(number, Reduction::kSum)[0].item<std::int64_t>();
+  expect(state, sum == world * (world - 1) / 2, "reduce");
+  expect(state, state.broadcast(number, world - 1)[0].item<std::int64_t>() == world - 1,
+         "broadcast");
+  for (std::int64_t total = 0; total <= 2 * world + 1; ++total) {
+    std::vector<std::int64_t> items(static_cast<std::size_t>(total));
+    std::iota(items.begin(), items.end(), 0);
+    for (const bool padding : {false, true}) {
+      const auto part = state.split_between_processes(items, padding);
+      expect(state, state.gather_split(part.items, part.share) == items, "split_between_processes");
+    }
+  }
+  state.wait_for_everyone();
+  state.print("all is well");
+}
+
+// Beside this executable in a build folder, in bin when installed.
+fs::path command() {
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path beside = folder / "haul";
+  return fs::exists(beside) ? beside : folder.parent_path().parent_path() / "bin/haul";
+}
+
+// Does not return.
+void launch(const Flags& flags) {
+  const std::string path = command();
+  std::vector<std::string> words{path, "launch", "--no_python"};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (value.empty()) return;
+    words.emplace_back(flag);
+    words.push_back(value);
+  };
+  add("--config_file", flags.config_file);
+  add("--num_processes", flags.num_processes);
+  if (flags.cpu) words.emplace_back("--cpu");
+  words.insert(words.end(), {path, "test"});
+  if (flags.cpu) words.emplace_back("--cpu");
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(path.c_str(), arguments.data());
+  throw Error(ErrorKind::kResource,
+              fmt::format("{}: cannot start: {}", path, std::strerror(errno)));
+}
+
+}  // namespace
+
+void add_test(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = app.add_subcommand("test", "Check that the configured processes work together");
+  verb->footer(kFooter);
+  verb->add_option("--config-file", flags->config_file,
+                   "the config to use instead of the usual one");
+  verb->add_option("--num-processes", flags->num_processes, "on all machines together");
+  verb->add_flag("--cpu", flags->cpu, "use no GPU");
+  verb->callback([flags] {
+    if (std::getenv("RANK") == nullptr) launch(*flags);
+    take_part(flags->cpu);
+  });
+}
+
+}  // namespace haul::cli

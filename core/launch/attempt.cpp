@@ -1,0 +1,303 @@
+#include "core/launch/attempt.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "core/base/terminal.h"
+#include "haul/error.h"
+
+extern char** environ;
+
+namespace haul::core {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// The launcher's own, with `changes` over it.
+std::vector<std::string> environment_with(const EnvironmentVariables& changes) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool changed = std::any_of(changes.begin(), changes.end(),
+                                     [&](const auto& change) { return change.first == name; });
+    if (!changed) result.emplace_back(text);
+  }
+  for (const auto& [name, value] : changes) result.push_back(name + "=" + value);
+  return result;
+}
+
+std::string indented(const std::string& lines) {
+  std::string result = "  | ";
+  for (const char c : lines) {
+    result += c;
+    if (c == '\n') result += "  | ";
+  }
+  return result;
+}
+
+}  // namespace
+
+void LaunchContext::say(const std::string& message) {
+  err.add(fmt::format("haul: {}\n", message));
+}
+
+std::string Attempt::Rank::name() const {
+  return fmt::format("rank {} (pid {})", number, pid);
+}
+
+Attempt::Attempt(LaunchContext& context, int number, int port)
+    : context_(context), number_(number), port_(port) {}
+
+Attempt::~Attempt() {
+  if (!finished_) finish();
+}
+
+Attempt::End Attempt::run() {
+  const int count = context_.plan.local_world;
+  // One rank alone may use the terminal: it stays in the group that the terminal listens to.
+  own_groups_ = !(count == 1 && ::isatty(STDIN_FILENO) != 0);
+  ranks_.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) start(i);
+  while (living() > 0) wait();
+  finish();
+  End end;
+  end.signal = signal_;
+  if (failed_ != nullptr) {
+    end.failure = failed_->end;
+    report();
+  }
+  return end;
+}
+
+int Attempt::open_log(int rank, const char* name, std::string* path) const {
+  const fs::path folder = context_.logs / fmt::format("attempt_{}", number_) / std::to_string(rank);
+  std::error_code ignored;
+  fs::create_directories(folder, ignored);
+  *path = folder / name;
+  const int log = ::open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0) {
+    throw Error(ErrorKind::kResource,
+                fmt::format("{}: cannot write: {}", *path, std::strerror(errno)));
+  }
+  return log;
+}
+
+// What the rank gets as its stdout or stderr.
+int Attempt::output(int local_rank, int standard, const char* log_name, bool tee, bool pipe,
+                    Sink& sink, Rank& rank) {
+  int log = -1;
+  std::string path;
+  if (!context_.logs.empty()) {
+    log = open_log(rank.number, log_name, &path);
+    to_close_.push_back(log);
+    if (!tee) {
+      if (standard == STDERR_FILENO) rank.error_log = path;
+      return log;
+    }
+    to_close_.pop_back();  // the stream's
+  } else if (!pipe) {
+    return standard;
+  }
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw Error(ErrorKind::kResource,
+                fmt::format("no pipe for rank {}: {}", local_rank, std::strerror(errno)));
+  }
+  to_close_.push_back(ends[1]);
+  const std::string prefix =
+      context_.options.prefix ? fmt::format("[rank {}] ", rank.number) : std::string();
+  streams_.emplace_back(ends[0], log, &sink, prefix);
+  if (standard == STDERR_FILENO) rank.error_stream = streams_.size();
+  return ends[1];
+}
+
+void Attempt::start(int local_rank) {
+  const LaunchPlan& plan = context_.plan;
+  const LaunchOptions& options = context_.options;
+  Rank rank;
+  rank.number = plan.machine_rank * plan.local_world + local_rank;
+  EnvironmentVariables changes = plan.variables;
+  for (auto& change : rank_variables(plan, local_rank, port_, number_, options.max_restarts)) {
+    changes.push_back(std::move(change));
+  }
+  ProcessStart process;
+  process.command = plan.command;
+  process.environment = environment_with(changes);
+  process.own_group = own_groups_;
+  process.signal_mask = context_.signals.mask_before();
+  if (!context_.cores.empty()) process.cpus = context_.cores[static_cast<std::size_t>(local_rank)];
+  if (local_rank > 0 || (own_groups_ && ::isatty(STDIN_FILENO) != 0)) {
+    process.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    to_close_.push_back(process.in);
+  }
+  process.out = output(local_rank, STDOUT_FILENO, "stdout.log", options.tee_stdout, options.prefix,
+                       context_.out, rank);
+  // Kept for the report of a failure, unless one rank alone has just shown them.
+  process.err = output(local_rank, STDERR_FILENO, "stderr.log", options.tee_stderr,
+                       options.prefix || plan.local_world > 1, context_.err, rank);
+  rank.pid = start_process(process);
+  if (own_groups_) context_.guard.add(rank.pid);
+  for (const int descriptor : to_close_) ::close(descriptor);
+  to_close_.clear();
+  rank.descriptor = static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0));
+  ranks_.push_back(std::move(rank));
+  if (ranks_.back().descriptor < 0) {
+    throw Error(ErrorKind::kResource, fmt::format("pidfd_open: {}", std::strerror(errno)));
+  }
+}
+
+std::size_t Attempt::living() const {
+  return static_cast<std::size_t>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.end; }));
+}
+
+void Attempt::wait() {
+  int timeout = -1;
+  if (stopping_ && !killed_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+    timeout = static_cast<int>(std::max<std::chrono::milliseconds::rep>(0, left.count()));
+  }
+  std::vector<pollfd> wanted{{context_.signals.descriptor(), POLLIN, 0}};
+  for (const Rank& rank : ranks_) wanted.push_back({rank.descriptor, POLLIN, 0});
+  for (const RankStream& stream : streams_) {
+    wanted.push_back({stream.waits() ? -1 : stream.descriptor(), POLLIN, 0});
+  }
+  for (const Sink* sink : {&context_.out, &context_.err}) {
+    wanted.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
+  }
+  if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) {
+    throw Error(ErrorKind::kInternal, fmt::format("poll: {}", std::strerror(errno)));
+  }
+  const auto* event = wanted.data();
+  const auto came = [&] { return (event++)->revents != 0; };
+  if (came()) {
+    while (const auto signal = context_.signals.next()) on_signal(*signal);
+  }
+  for (Rank& rank : ranks_) {
+    if (came()) collect(rank);
+  }
+  for (RankStream& stream : streams_) {
+    if (came()) stream.read_some();
+  }
+  for (Sink* sink : {&context_.out, &context_.err}) {
+    if (came()) sink->write_some();
+  }
+  choose_failure();
+  if (stopping_ && !killed_ && Clock::now() >= deadline_) {
+    kill_all("did not end in time");
+  }
+}
+
+// Learns how a rank ended and leaves it where it is: while it is there, nobody else can get its
+// number, and its process group can be reached.
+void Attempt::collect(Rank& rank) {
+  siginfo_t info{};
+  if (::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(rank.descriptor), &info,
+               WEXITED | WNOWAIT) != 0) {
+    return;
+  }
+  ProcessEnd end;
+  (info.si_code == CLD_EXITED ? end.exit_code : end.signal) = info.si_status;
+  rank.end = end;
+  ::close(rank.descriptor);
+  rank.descriptor = -1;
+}
+
+// Of those that were found to have failed at once, one that a signal ended is the likelier cause.
+void Attempt::choose_failure() {
+  if (stopping_) return;
+  for (const Rank& rank : ranks_) {
+    if (!rank.end || !rank.end->failed()) continue;
+    if (failed_ == nullptr || (failed_->end->signal == 0 && rank.end->signal != 0)) failed_ = &rank;
+  }
+  if (failed_ == nullptr) return;
+  const std::size_t others = living();
+  const std::string rest = others == 0 ? "" : fmt::format("; stopping the other {}", others);
+  context_.say(fmt::format("{} ended with {}{}", failed_->name(), failed_->end->text(), rest));
+  stop(SIGTERM);
+}
+
+void Attempt::on_signal(const ReceivedSignal& signal) {
+  if (signal.number == SIGTSTP) {
+    pause();
+    return;
+  }
+  if (stopping_) {
+    kill_all("is killed by a second signal");
+    return;
+  }
+  signal_ = signal.number;
+  // A key of the terminal has reached a rank that shares the launcher's group already.
+  if (!own_groups_ && signal.from_terminal) {
+    stop(0);
+  } else {
+    stop(signal.number);
+  }
+}
+
+void Attempt::pause() {
+  for (const Rank& rank : ranks_) send(rank, SIGTSTP);
+  ::raise(SIGSTOP);
+  for (const Rank& rank : ranks_) send(rank, SIGCONT);
+}
+
+void Attempt::send(const Rank& rank, int signal) const {
+  ::kill(own_groups_ ? -rank.pid : rank.pid, signal);
+}
+
+// Asks all ranks, and what they left behind, to end.
+void Attempt::stop(int signal) {
+  stopping_ = true;
+  deadline_ = Clock::now() + context_.options.grace;
+  for (const Rank& rank : ranks_) {
+    send(rank, signal);
+    send(rank, SIGCONT);
+  }
+}
+
+void Attempt::kill_all(const char* why) {
+  killed_ = true;
+  for (const Rank& rank : ranks_) {
+    if (!rank.end) context_.say(fmt::format("{} {}", rank.name(), why));
+    send(rank, SIGKILL);
+  }
+}
+
+void Attempt::finish() {
+  finished_ = true;
+  for (const int descriptor : to_close_) ::close(descriptor);
+  to_close_.clear();
+  for (const Rank& rank : ranks_) {
+    if (rank.descriptor >= 0) ::close(rank.descriptor);
+    send(rank, SIGKILL);
+  }
+  end_descendants(context_.guard.pid());
+  context_.guard.forget();
+  // Nobody writes any more: what is in the pipes is all.
+  for (RankStream& stream : streams_) {
+    while (stream.descriptor() >= 0 && stream.read_some()) {
+    }
+  }
+}
+
+void Attempt::report() {
+  std::string lines;
+  if (failed_->error_stream > 0) lines = last_lines(streams_[failed_->error_stream - 1].tail());
+  if (!failed_->error_log.empty()) lines = last_lines_of_file(failed_->error_log);
+  if (lines.empty()) return;
+  context_.say(fmt::format("the last lines of rank {}:\n{}", failed_->number, indented(lines)));
+}
+
+}  // namespace haul::core
