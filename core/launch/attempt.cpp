@@ -72,11 +72,19 @@ Attempt::End Attempt::run() {
   for (int i = 0; i < count; ++i) start(i);
   while (living() > 0) wait();
   finish();
+  if (failed_ == nullptr && !failed_elsewhere_ && signal_ == 0) {
+    signal_ = context_.machines.wait_for_the_others(&failed_elsewhere_);
+    if (failed_elsewhere_) context_.say(failed_elsewhere_->text);
+  }
   End end;
   end.signal = signal_;
   if (failed_ != nullptr) {
-    end.failure = failed_->end;
+    end.exit_code = failed_->end->shell_code();
+    end.restarts = true;
     report();
+  } else if (failed_elsewhere_) {
+    end.exit_code = failed_elsewhere_->exit_code;
+    end.restarts = failed_elsewhere_->restarts;
   }
   return end;
 }
@@ -177,6 +185,7 @@ void Attempt::wait() {
   for (const Sink* sink : {&context_.out, &context_.err}) {
     wanted.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
   }
+  for (const int machine : context_.machines.descriptors()) wanted.push_back({machine, POLLIN, 0});
   if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) {
     throw Error(ErrorKind::kInternal, fmt::format("poll: {}", std::strerror(errno)));
   }
@@ -195,6 +204,7 @@ void Attempt::wait() {
     if (came()) sink->write_some();
   }
   choose_failure();
+  hear_machines();
   if (stopping_ && !killed_ && Clock::now() >= deadline_) {
     kill_all("did not end in time");
   }
@@ -225,7 +235,17 @@ void Attempt::choose_failure() {
   if (failed_ == nullptr) return;
   const std::size_t others = living();
   const std::string rest = others == 0 ? "" : fmt::format("; stopping the other {}", others);
-  context_.say(fmt::format("{} ended with {}{}", failed_->name(), failed_->end->text(), rest));
+  const std::string what = fmt::format("{} ended with {}", failed_->name(), failed_->end->text());
+  context_.say(what + rest);
+  context_.machines.tell({what, failed_->end->shell_code(), true});
+  stop(SIGTERM);
+}
+
+void Attempt::hear_machines() {
+  auto failure = context_.machines.read();
+  if (!failure || stopping_) return;
+  context_.say(fmt::format("{}; stopping {} here", failure->text, living()));
+  failed_elsewhere_ = std::move(failure);
   stop(SIGTERM);
 }
 
@@ -239,6 +259,7 @@ void Attempt::on_signal(const ReceivedSignal& signal) {
     return;
   }
   signal_ = signal.number;
+  context_.machines.tell({fmt::format("ended by signal {}", signal_), 128 + signal_, false});
   // A key of the terminal has reached a rank that shares the launcher's group already.
   if (!own_groups_ && signal.from_terminal) {
     stop(0);

@@ -1,6 +1,7 @@
 #include <istream>
 #include <set>
 #include <streambuf>
+#include <utility>
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -130,11 +131,11 @@ class Builder : public YAML::EventHandler {
   void add(ConfigValue value) {
     if (open_.empty()) {
       root = std::move(value);
-    } else if (open_.back().value.kind == ConfigValue::Kind::kList) {
-      open_.back().value.items.push_back(std::move(value));
     } else {
-      open_.back().value.members.emplace_back(std::move(open_.back().key), std::move(value));
-      open_.back().has_key = false;
+      Open& outer = open_.back();
+      value.key = std::exchange(outer.key, {});
+      outer.has_key = false;
+      outer.value.items.push_back(std::move(value));
     }
   }
 

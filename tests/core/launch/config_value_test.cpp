@@ -50,16 +50,17 @@ TEST(ConfigYaml, QuotesWhatWouldBeReadAsSomethingElse) {
   root.kind = ConfigValue::Kind::kMap;
   for (const char* text : {"no", "NO", "on", "123", "", "a: b", "- a", "#", "\n", "\x7f", "ü",
                            "\xc2\x85", "\xe2\x80\xa8", "\xef\xbb\xbf", "it's \"\\"}) {
-    root.members.emplace_back(text, text_value(text));
+    root.items.push_back(text_value(text));
+    root.items.back().key = text;
   }
   const ConfigValue again = parse_yaml(write_yaml(root), "again");
-  ASSERT_EQ(again.members.size(), root.members.size());
-  for (std::size_t i = 0; i < again.members.size(); ++i) {
-    EXPECT_EQ(again.members[i].first, root.members[i].first);
-    EXPECT_EQ(again.members[i].second.text, root.members[i].second.text);
-    EXPECT_FALSE(again.members[i].second.plain);
+  ASSERT_EQ(again.items.size(), root.items.size());
+  for (std::size_t i = 0; i < again.items.size(); ++i) {
+    EXPECT_EQ(again.items[i].key, root.items[i].key);
+    EXPECT_EQ(again.items[i].text, root.items[i].text);
+    EXPECT_FALSE(again.items[i].plain);
   }
-  EXPECT_EQ(parse_json_config(write_json(root), "j").members.size(), root.members.size());
+  EXPECT_EQ(parse_json_config(write_json(root), "j").items.size(), root.items.size());
 }
 
 TEST(ConfigYaml, KnowsTheTypesOfYaml) {
