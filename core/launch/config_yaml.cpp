@@ -26,6 +26,22 @@ constexpr std::size_t kMaxValues = 10'000;
   throw Error(ErrorKind::kCorrupt, fmt::format("{}: line {}: {}", source, line, why));
 }
 
+// The parser turns the escapes \N and \_ into single bytes; all else that it gives is UTF-8.
+std::string repaired(const std::string& text) {
+  if (is_utf8(text)) return text;
+  std::string result;
+  int following = 0;  // bytes of the character that has begun
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool continues = byte >= 0x80 && byte < 0xc0;
+    if (continues && following == 0) result += '\xc2';
+    if (continues && following > 0) --following;
+    if (byte >= 0xc0) following = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+    result += c;
+  }
+  return result;
+}
+
 // Builds the tree from the parser's events and ends it at the first thing that a config may not
 // hold, before the parser goes deeper.
 class Builder : public YAML::EventHandler {
@@ -48,7 +64,7 @@ class Builder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     if (tag != "?" && tag != "!") refuse_tag(mark, tag);
-    add_scalar(mark, anchor, value, tag == "?");
+    add_scalar(mark, anchor, repaired(value), tag == "?");
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,

@@ -63,6 +63,14 @@ TEST(ConfigYaml, QuotesWhatWouldBeReadAsSomethingElse) {
   EXPECT_EQ(parse_json_config(write_json(root), "j").items.size(), root.items.size());
 }
 
+TEST(ConfigYaml, ReadsEveryEscapeOfAText) {
+  const ConfigValue root = parse_yaml(R"(["\N", "é\_\N", "\u00e9\L", "\x41\t\e"])", "f");
+  EXPECT_EQ(root.items[0].text, "\u0085");
+  EXPECT_EQ(root.items[1].text, "é\u00a0\u0085");
+  EXPECT_EQ(root.items[2].text, "é\u2028");
+  EXPECT_EQ(root.items[3].text, "A\t\x1b");
+}
+
 TEST(ConfigYaml, KnowsTheTypesOfYaml) {
   const ConfigValue root = parse_yaml("[yes, 'yes', No, 12, -3, 012, 1.5, ~, null, '']", "f");
   EXPECT_EQ(as_bool(root.items[0]), true);
