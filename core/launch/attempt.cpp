@@ -34,7 +34,7 @@ std::vector<std::string> environment_with(const EnvironmentVariables& changes) {
                                      [&](const auto& change) { return change.first == name; });
     if (!changed) result.emplace_back(text);
   }
-  for (const auto& [name, value] : changes) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) result.push_back(fmt::format("{}={}", name, value));
   return result;
 }
 
@@ -250,6 +250,12 @@ void Attempt::hear_machines() {
 }
 
 void Attempt::on_signal(const ReceivedSignal& signal) {
+  if (signal.number == SIGCHLD) {
+    std::vector<pid_t> kept{context_.guard.pid()};
+    for (const Rank& rank : ranks_) kept.push_back(rank.pid);
+    collect_orphans(kept);
+    return;
+  }
   if (signal.number == SIGTSTP) {
     pause();
     return;

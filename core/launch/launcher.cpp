@@ -69,7 +69,8 @@ void flush(LaunchContext& context) {
       pollfd wanted[] = {{sink->descriptor(), POLLOUT, 0},
                          {context.signals.descriptor(), POLLIN, 0}};
       if (::poll(wanted, 2, -1) < 0 && errno != EINTR) return;
-      if (wanted[1].revents != 0) return;
+      const auto signal = context.signals.next();
+      if (signal && signal->asks_to_end()) return;
       sink->write_some();
     }
   }

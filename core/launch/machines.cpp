@@ -231,7 +231,7 @@ bool Machines::wait(Clock::time_point end, int descriptor, short events) {
   if (came == 0) return false;
   if (wanted[0].revents != 0) {
     while (const auto signal = signals_.next()) {
-      if (signal->number != SIGTSTP) signal_ = signal->number;
+      if (signal->asks_to_end()) signal_ = signal->number;
     }
   }
   for (Peer& peer : peers_) take_lines(peer);

@@ -131,6 +131,30 @@ TEST_F(Launch, LeavesNothingThatARankStarted) {
   }
 }
 
+TEST_F(Launch, CollectsWhatARankLeftBehindWhileItRuns) {
+  test::LiveProcess live(
+      command(processes(2),
+              "[ $RANK = 0 ] || exec sleep 1000; "
+              "for i in 1 2 3; do sh -c 'sleep 0 & echo $!'; done; read x; exit 9"),
+      environment());
+  std::vector<pid_t> orphans;
+  for (int i = 0; i < 3; ++i) orphans.push_back(std::stoi(live.line()));
+  for (const pid_t pid : orphans) {
+    // One that nobody collects stays.
+    for (int i = 0; i < 60'000 && ::kill(pid, 0) == 0; ++i) ::usleep(1000);
+    EXPECT_NE(::kill(pid, 0), 0);
+  }
+  live.write("go\n");
+  EXPECT_EQ(live.wait().exit_code, 9);
+}
+
+TEST_F(Launch, WorksForACallerThatIgnoresTheEndOfChildren) {
+  std::signal(SIGCHLD, SIG_IGN);
+  test::LiveProcess live(command(processes(2), "exit $((3 + RANK * 0))"), environment());
+  std::signal(SIGCHLD, SIG_DFL);
+  EXPECT_EQ(live.wait().exit_code, 3);
+}
+
 TEST_F(Launch, LeavesNothingWhenItIsKilledItself) {
   test::LiveProcess live(command(processes(2), "sleep 1000 & echo $$ $!; exec sleep 1000"),
                          environment());
