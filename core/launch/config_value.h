@@ -22,7 +22,7 @@ struct ConfigValue {
 
 // YAML 1.1 as the peer reads it. Throws Error(kCorrupt) that names `source` and the line for what
 // is no YAML, for more than one document, aliases, anchors, tags, a key given twice or that is no
-// text, nesting deeper than 32, and text that is not UTF-8 or longer than 256 KiB.
+// text or too long, nesting deeper than 32, and text that is not UTF-8 or longer than 256 KiB.
 ConfigValue parse_yaml(std::string_view text, std::string_view source);
 // The same of a JSON document.
 ConfigValue parse_json_config(std::string_view text, std::string_view source);

@@ -21,6 +21,7 @@ namespace {
 constexpr Bytes kMaxText = 256 * kKiB;
 constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxValues = 10'000;
+constexpr std::size_t kMaxKey = 128;  // YAML allows 1024 characters, each of which may be an escape
 
 [[noreturn]] void refuse(std::string_view source, int line, const std::string& why) {
   throw Error(ErrorKind::kCorrupt, fmt::format("{}: line {}: {}", source, line, why));
@@ -107,6 +108,9 @@ class Builder : public YAML::EventHandler {
     if (!open_.empty() && open_.back().value.kind == ConfigValue::Kind::kMap &&
         !open_.back().has_key) {
       Open& map = open_.back();
+      if (text.size() > kMaxKey) {
+        refuse(source_, line(mark), fmt::format("a key of more than {} bytes", kMaxKey));
+      }
       if (!map.keys.insert(text).second) {
         refuse(source_, line(mark), fmt::format("the key {} is given twice", quote(text)));
       }

@@ -95,6 +95,7 @@ TEST(ConfigYaml, RefusesWhatAConfigMayNotHoldAndNamesTheLine) {
   expect_refused("? [a, b]\n: 1\n", "line 1", "key must be a text");
   expect_refused(std::string("a: \0b", 5), "", "not UTF-8");
   expect_refused("a: \xff\n", "", "not UTF-8");
+  expect_refused("a: 1\n" + std::string(129, 'k') + ": 1\n", "line 2", "more than 128 bytes");
 }
 
 TEST(ConfigYaml, EndsAtABombBeforeItGoesOff) {
