@@ -70,6 +70,7 @@ Attempt::End Attempt::run() {
   own_groups_ = !(count == 1 && ::isatty(STDIN_FILENO) != 0);
   ranks_.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) start(i);
+  hear_machines();  // one may have failed already
   while (living() > 0) wait();
   finish();
   if (failed_ == nullptr && !failed_elsewhere_ && signal_ == 0) {

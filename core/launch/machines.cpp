@@ -87,20 +87,35 @@ int Machines::meet(int attempt) {
   if (attempt == 0 && is_main()) listen();
   if (attempt == 0 && !is_main()) connect(end);
   if (!is_main() && signal_ == 0) send_line(peers_[0].descriptor, fmt::format("ready {}", attempt));
+  check_all_are_there();
   const auto others = static_cast<std::size_t>(plan_.num_machines - 1);
   while (signal_ == 0 && (is_main() ? count(&Peer::ready) < others : go_ < attempt)) {
     if (!wait(end, listener_, POLLIN)) {
       fail(fmt::format("{} did not come within {} s", missing(), timeout_.count() / 1000),
            "is 'haul launch' running there, with the same address and port?");
     }
-    if (failure_ && !failure_->restarts) fail(failure_->text);
+    check_all_are_there();
   }
-  failure_.reset();                                           // of the attempt before
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));  // rank 0 listens there now
   if (is_main() && signal_ == 0) {
-    for (const Peer& peer : peers_) send_line(peer.descriptor, fmt::format("go {}", attempt));
+    for (Peer& peer : peers_) {
+      if (peer.machine > 0) {
+        send_line(peer.descriptor, fmt::format("go {}", attempt));
+      } else if (peer.descriptor >= 0) {
+        ::close(std::exchange(peer.descriptor, -1));  // a stranger
+      }
+    }
   }
   return signal_;
+}
+
+void Machines::check_all_are_there() const {
+  if (failure_ && !failure_->restarts) fail(failure_->text);
+  for (const Peer& peer : peers_) {
+    if (peer.machine >= 0 && peer.descriptor < 0) {
+      fail(fmt::format("the launcher of machine {} is gone", peer.machine));
+    }
+  }
 }
 
 void Machines::tell(const RemoteFailure& failure) const {
@@ -127,6 +142,7 @@ int Machines::wait_for_the_others(std::optional<RemoteFailure>* failure) {
 
 std::vector<int> Machines::descriptors() const {
   std::vector<int> result;
+  result.reserve(peers_.size());
   for (const Peer& peer : peers_) result.push_back(peer.descriptor);
   return result;
 }

@@ -434,6 +434,24 @@ TEST_F(LaunchMachines, NoticeALauncherThatIsKilled) {
   EXPECT_THAT(done.err, HasSubstr("the launcher of machine 1 is gone"));
 }
 
+TEST_F(LaunchMachines, DoNotWaitForALauncherThatIsGoneWhenTheyRestart) {
+  const std::vector<std::string> restarts{"--max_restarts", "5"};
+  test::LiveProcess first(machine(0, "echo up; exec sleep 1000", restarts), environment());
+  test::LiveProcess second(machine(1, "[ $RANK = 3 ] && exit 7; exec sleep 1000"), environment());
+  EXPECT_EQ(second.wait().exit_code, 7);
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_THAT(done.err, HasSubstr("the launcher of machine 1 is gone"));
+}
+
+TEST_F(LaunchMachines, AgreeWhenOneFailsAtOnceAgainAndAgain) {
+  const std::vector<std::string> restarts{"--max_restarts", "10"};
+  test::LiveProcess first(machine(0, "exec sleep 1000", restarts), environment());
+  test::LiveProcess second(machine(1, "exit 7", restarts), environment());
+  EXPECT_EQ(second.wait().exit_code, 7);
+  EXPECT_EQ(first.wait().exit_code, 7);
+}
+
 TEST_F(LaunchMachines, RefuseAMachineOfAnotherJob) {
   test::LiveProcess first(machine(0, "true", {"--machine_timeout", "1"}), environment());
   test::LiveProcess second(machine(1, "true", {}, "6"), environment());
