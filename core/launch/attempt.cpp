@@ -104,31 +104,27 @@ int Attempt::open_log(int rank, const char* name, std::string* path) const {
 }
 
 // What the rank gets as its stdout or stderr.
-int Attempt::output(int local_rank, int standard, const char* log_name, bool tee, bool pipe,
-                    Sink& sink, Rank& rank) {
-  int log = -1;
+int Attempt::output(int standard, bool tee, bool pipe, Rank& rank) {
+  const bool error = standard == STDERR_FILENO;
+  const bool logged = !context_.logs.empty();
+  if (!logged && !pipe) return standard;
   std::string path;
-  if (!context_.logs.empty()) {
-    log = open_log(rank.number, log_name, &path);
+  const int log = logged ? open_log(rank.number, error ? "stderr.log" : "stdout.log", &path) : -1;
+  if (logged && !tee) {
+    if (error) rank.error_log = path;
     to_close_.push_back(log);
-    if (!tee) {
-      if (standard == STDERR_FILENO) rank.error_log = path;
-      return log;
-    }
-    to_close_.pop_back();  // the stream's
-  } else if (!pipe) {
-    return standard;
+    return log;
   }
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw Error(ErrorKind::kResource,
-                fmt::format("no pipe for rank {}: {}", local_rank, std::strerror(errno)));
+                fmt::format("no pipe for rank {}: {}", rank.number, std::strerror(errno)));
   }
   to_close_.push_back(ends[1]);
   const std::string prefix =
       context_.options.prefix ? fmt::format("[rank {}] ", rank.number) : std::string();
-  streams_.emplace_back(ends[0], log, &sink, prefix);
-  if (standard == STDERR_FILENO) rank.error_stream = streams_.size();
+  streams_.emplace_back(ends[0], log, error ? &context_.err : &context_.out, prefix);
+  if (error) rank.error_stream = streams_.size();
   return ends[1];
 }
 
@@ -151,11 +147,10 @@ void Attempt::start(int local_rank) {
     process.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     to_close_.push_back(process.in);
   }
-  process.out = output(local_rank, STDOUT_FILENO, "stdout.log", options.tee_stdout, options.prefix,
-                       context_.out, rank);
+  process.out = output(STDOUT_FILENO, options.tee_stdout, options.prefix, rank);
   // Kept for the report of a failure, unless one rank alone has just shown them.
-  process.err = output(local_rank, STDERR_FILENO, "stderr.log", options.tee_stderr,
-                       options.prefix || plan.local_world > 1, context_.err, rank);
+  process.err =
+      output(STDERR_FILENO, options.tee_stderr, options.prefix || plan.local_world > 1, rank);
   rank.pid = start_process(process);
   if (own_groups_) context_.guard.add(rank.pid);
   for (const int descriptor : to_close_) ::close(descriptor);

@@ -71,8 +71,7 @@ class Attempt {
 
   void start(int local_rank);
   int open_log(int rank, const char* name, std::string* path) const;
-  int output(int local_rank, int standard, const char* log_name, bool tee, bool pipe, Sink& sink,
-             Rank& rank);
+  int output(int standard, bool tee, bool pipe, Rank& rank);
   void wait();
   void collect(Rank& rank);
   void choose_failure();
