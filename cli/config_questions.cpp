@@ -19,7 +19,7 @@ class Questionnaire {
 
   std::string text(const std::string& question, const std::string& otherwise) const {
     for (std::string again;; again = "  An answer is needed.\n") {
-      const std::string answer = line(again + question, otherwise);
+      std::string answer = line(again + question, otherwise);
       if (!answer.empty()) return answer;
     }
   }

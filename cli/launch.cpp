@@ -46,7 +46,12 @@ struct Flags {
   std::string log_dir;
   int tee = 0;
   double grace = 15;
+  double machine_timeout = 300;
 };
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<long long>(seconds * 1000));
+}
 
 std::optional<core::LaunchConfig> read_config(const Flags& flags) {
   if (!flags.config_file.empty()) return core::read_launch_config(flags.config_file);
@@ -97,7 +102,8 @@ int run(Flags& flags) {
   }
   flags.options.tee_stdout = (flags.tee & 1) != 0;
   flags.options.tee_stderr = (flags.tee & 2) != 0;
-  flags.options.grace = std::chrono::milliseconds(static_cast<long long>(flags.grace * 1000));
+  flags.options.grace = milliseconds(flags.grace);
+  flags.options.machine_timeout = milliseconds(flags.machine_timeout);
   const core::LaunchPlan plan =
       core::plan_launch(flags.request, read_config(flags), this_machine());
   tell_guesses(plan);
@@ -156,6 +162,9 @@ void add_flags(CLI::App& verb, Flags& flags) {
   verb.add_flag("--prefix", flags.options.prefix, "the rank before each line");
   verb.add_option("--grace", flags.grace,
                   "seconds between asking processes to end and killing them (15)")
+      ->check(CLI::Range(0.0, 86400.0));
+  verb.add_option("--machine-timeout", flags.machine_timeout,
+                  "seconds to wait for the other machines (300)")
       ->check(CLI::Range(0.0, 86400.0));
 }
 

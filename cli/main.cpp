@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "cli/env.h"
 #include "cli/torch_verbs.h"
 #include "cli/verb.h"
 
@@ -7,6 +8,7 @@ int main(int argc, char** argv) {
     haul::cli::add_config(app);
     haul::cli::add_convert(app);
     haul::cli::add_download(app);
+    haul::cli::add_env(app, [&](haul::core::Json&) { haul::cli::continue_with_torch(argv); });
     haul::cli::add_estimate(app);
     haul::cli::add_launch(app);
     haul::cli::add_map(app);

@@ -18,22 +18,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::pair<const char*, const char*> kVerbs[] = {
-    {"env", "Print versions and hardware, for a bug report"},
     {"run", "Run a model: continue a prompt, chat, classify, embed, fill a mask"},
     {"test", "Check that the configured processes work together"},
 };
 
-// Beside the command in a build folder, in libexec when installed.
-fs::path torch_executable() {
+}  // namespace
+
+void continue_with_torch(char** argv) {
+  // Beside the command in a build folder, in libexec when installed.
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& place : {folder, folder.parent_path() / "libexec/haul"}) {
-    if (fs::exists(place / "haul-torch")) return place / "haul-torch";
+    const fs::path executable = place / "haul-torch";
+    if (!fs::exists(executable)) continue;
+    ::execv(executable.c_str(), argv);
+    throw Error(ErrorKind::kResource,
+                fmt::format("{}: cannot start: {}", executable.string(), std::strerror(errno)));
   }
-  throw Error(ErrorKind::kUnsupported, "this verb needs torch, and haul was built without it",
-              "build with -DHAUL_TORCH=ON (the default of 'make build')");
 }
-
-}  // namespace
 
 void add_torch_verbs(CLI::App& app, char** argv) {
   for (const auto& [name, description] : kVerbs) {
@@ -42,10 +43,9 @@ void add_torch_verbs(CLI::App& app, char** argv) {
     verb->prefix_command();
     verb->set_help_flag();
     verb->callback([argv] {
-      const fs::path executable = torch_executable();
-      ::execv(executable.c_str(), argv);
-      throw Error(ErrorKind::kResource,
-                  fmt::format("{}: cannot start: {}", executable.string(), std::strerror(errno)));
+      continue_with_torch(argv);
+      throw Error(ErrorKind::kUnsupported, "this verb needs torch, and haul was built without it",
+                  "build with -DHAUL_TORCH=ON (the default of 'make build')");
     });
   }
 }

@@ -11,4 +11,7 @@ namespace haul::cli {
 // other executable is not installed.
 void add_torch_verbs(CLI::App& app, char** argv);
 
+// Replaces this process by the other executable; returns where that is not installed.
+void continue_with_torch(char** argv);
+
 }  // namespace haul::cli

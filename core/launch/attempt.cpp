@@ -34,7 +34,7 @@ std::vector<std::string> environment_with(const EnvironmentVariables& changes) {
                                      [&](const auto& change) { return change.first == name; });
     if (!changed) result.emplace_back(text);
   }
-  for (const auto& [name, value] : changes) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) result.push_back(fmt::format("{}={}", name, value));
   return result;
 }
 
@@ -70,13 +70,22 @@ Attempt::End Attempt::run() {
   own_groups_ = !(count == 1 && ::isatty(STDIN_FILENO) != 0);
   ranks_.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) start(i);
+  hear_machines();  // one may have failed already
   while (living() > 0) wait();
   finish();
+  if (failed_ == nullptr && !failed_elsewhere_ && signal_ == 0) {
+    signal_ = context_.machines.wait_for_the_others(&failed_elsewhere_);
+    if (failed_elsewhere_) context_.say(failed_elsewhere_->text);
+  }
   End end;
   end.signal = signal_;
   if (failed_ != nullptr) {
-    end.failure = failed_->end;
+    end.exit_code = failed_->end->shell_code();
+    end.restarts = true;
     report();
+  } else if (failed_elsewhere_) {
+    end.exit_code = failed_elsewhere_->exit_code;
+    end.restarts = failed_elsewhere_->restarts;
   }
   return end;
 }
@@ -95,31 +104,27 @@ int Attempt::open_log(int rank, const char* name, std::string* path) const {
 }
 
 // What the rank gets as its stdout or stderr.
-int Attempt::output(int local_rank, int standard, const char* log_name, bool tee, bool pipe,
-                    Sink& sink, Rank& rank) {
-  int log = -1;
+int Attempt::output(int standard, bool tee, bool pipe, Rank& rank) {
+  const bool error = standard == STDERR_FILENO;
+  const bool logged = !context_.logs.empty();
+  if (!logged && !pipe) return standard;
   std::string path;
-  if (!context_.logs.empty()) {
-    log = open_log(rank.number, log_name, &path);
+  const int log = logged ? open_log(rank.number, error ? "stderr.log" : "stdout.log", &path) : -1;
+  if (logged && !tee) {
+    if (error) rank.error_log = path;
     to_close_.push_back(log);
-    if (!tee) {
-      if (standard == STDERR_FILENO) rank.error_log = path;
-      return log;
-    }
-    to_close_.pop_back();  // the stream's
-  } else if (!pipe) {
-    return standard;
+    return log;
   }
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw Error(ErrorKind::kResource,
-                fmt::format("no pipe for rank {}: {}", local_rank, std::strerror(errno)));
+                fmt::format("no pipe for rank {}: {}", rank.number, std::strerror(errno)));
   }
   to_close_.push_back(ends[1]);
   const std::string prefix =
       context_.options.prefix ? fmt::format("[rank {}] ", rank.number) : std::string();
-  streams_.emplace_back(ends[0], log, &sink, prefix);
-  if (standard == STDERR_FILENO) rank.error_stream = streams_.size();
+  streams_.emplace_back(ends[0], log, error ? &context_.err : &context_.out, prefix);
+  if (error) rank.error_stream = streams_.size();
   return ends[1];
 }
 
@@ -142,11 +147,10 @@ void Attempt::start(int local_rank) {
     process.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     to_close_.push_back(process.in);
   }
-  process.out = output(local_rank, STDOUT_FILENO, "stdout.log", options.tee_stdout, options.prefix,
-                       context_.out, rank);
+  process.out = output(STDOUT_FILENO, options.tee_stdout, options.prefix, rank);
   // Kept for the report of a failure, unless one rank alone has just shown them.
-  process.err = output(local_rank, STDERR_FILENO, "stderr.log", options.tee_stderr,
-                       options.prefix || plan.local_world > 1, context_.err, rank);
+  process.err =
+      output(STDERR_FILENO, options.tee_stderr, options.prefix || plan.local_world > 1, rank);
   rank.pid = start_process(process);
   if (own_groups_) context_.guard.add(rank.pid);
   for (const int descriptor : to_close_) ::close(descriptor);
@@ -177,6 +181,7 @@ void Attempt::wait() {
   for (const Sink* sink : {&context_.out, &context_.err}) {
     wanted.push_back({sink->pending() ? sink->descriptor() : -1, POLLOUT, 0});
   }
+  for (const int machine : context_.machines.descriptors()) wanted.push_back({machine, POLLIN, 0});
   if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) {
     throw Error(ErrorKind::kInternal, fmt::format("poll: {}", std::strerror(errno)));
   }
@@ -195,6 +200,7 @@ void Attempt::wait() {
     if (came()) sink->write_some();
   }
   choose_failure();
+  hear_machines();
   if (stopping_ && !killed_ && Clock::now() >= deadline_) {
     kill_all("did not end in time");
   }
@@ -225,11 +231,27 @@ void Attempt::choose_failure() {
   if (failed_ == nullptr) return;
   const std::size_t others = living();
   const std::string rest = others == 0 ? "" : fmt::format("; stopping the other {}", others);
-  context_.say(fmt::format("{} ended with {}{}", failed_->name(), failed_->end->text(), rest));
+  const std::string what = fmt::format("{} ended with {}", failed_->name(), failed_->end->text());
+  context_.say(what + rest);
+  context_.machines.tell({what, failed_->end->shell_code(), true});
+  stop(SIGTERM);
+}
+
+void Attempt::hear_machines() {
+  auto failure = context_.machines.read();
+  if (!failure || stopping_) return;
+  context_.say(fmt::format("{}; stopping {} here", failure->text, living()));
+  failed_elsewhere_ = std::move(failure);
   stop(SIGTERM);
 }
 
 void Attempt::on_signal(const ReceivedSignal& signal) {
+  if (signal.number == SIGCHLD) {
+    std::vector<pid_t> kept{context_.guard.pid()};
+    for (const Rank& rank : ranks_) kept.push_back(rank.pid);
+    collect_orphans(kept);
+    return;
+  }
   if (signal.number == SIGTSTP) {
     pause();
     return;
@@ -239,6 +261,7 @@ void Attempt::on_signal(const ReceivedSignal& signal) {
     return;
   }
   signal_ = signal.number;
+  context_.machines.tell({fmt::format("ended by signal {}", signal_), 128 + signal_, false});
   // A key of the terminal has reached a rank that shares the launcher's group already.
   if (!own_groups_ && signal.from_terminal) {
     stop(0);

@@ -12,6 +12,7 @@
 
 #include "core/launch/launch_plan.h"
 #include "core/launch/launcher.h"
+#include "core/launch/machines.h"
 #include "core/launch/rank_output.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/signals.h"
@@ -22,12 +23,17 @@ namespace haul::core {
 struct LaunchContext {
   LaunchContext(const LaunchPlan& the_plan, const LaunchOptions& the_options,
                 const Signals& the_signals, const Guard& the_guard)
-      : plan(the_plan), options(the_options), signals(the_signals), guard(the_guard) {}
+      : plan(the_plan),
+        options(the_options),
+        signals(the_signals),
+        guard(the_guard),
+        machines(the_plan, the_signals, the_options.machine_timeout) {}
 
   const LaunchPlan& plan;
   const LaunchOptions& options;
   const Signals& signals;
   const Guard& guard;
+  Machines machines;
   Sink out{1};
   Sink err{2};
   std::filesystem::path logs;           // of this run; empty: none
@@ -44,8 +50,9 @@ class Attempt {
   ~Attempt();  // no rank is left
 
   struct End {
-    std::optional<ProcessEnd> failure;  // of the first rank that failed
-    int signal = 0;                     // that asked for the end
+    int exit_code = 0;      // of the first rank that failed
+    bool restarts = false;  // it may be tried again
+    int signal = 0;         // that asked for the end
   };
   // Throws Error when a rank cannot be started.
   End run();
@@ -64,11 +71,11 @@ class Attempt {
 
   void start(int local_rank);
   int open_log(int rank, const char* name, std::string* path) const;
-  int output(int local_rank, int standard, const char* log_name, bool tee, bool pipe, Sink& sink,
-             Rank& rank);
+  int output(int standard, bool tee, bool pipe, Rank& rank);
   void wait();
   void collect(Rank& rank);
   void choose_failure();
+  void hear_machines();
   void on_signal(const ReceivedSignal& signal);
   void pause();
   void send(const Rank& rank, int signal) const;
@@ -86,6 +93,7 @@ class Attempt {
   std::vector<RankStream> streams_;
   std::vector<int> to_close_;  // the ranks' ends of pipes and logs
   const Rank* failed_ = nullptr;
+  std::optional<RemoteFailure> failed_elsewhere_;
   int signal_ = 0;
   bool stopping_ = false;
   bool killed_ = false;

@@ -91,35 +91,20 @@ void append_yaml(const ConfigValue& value, const std::string& indent, std::strin
 
 // After "key:" or "-": on the same line, or in a block below.
 void append_child(const ConfigValue& value, const std::string& indent, std::string& out) {
-  switch (value.kind) {
-    case ConfigValue::Kind::kScalar:
-      out += " " + yaml_scalar(value) + "\n";
-      return;
-    case ConfigValue::Kind::kList:
-      if (value.items.empty()) {
-        out += " []\n";
-        return;
-      }
-      break;
-    case ConfigValue::Kind::kMap:
-      if (value.members.empty()) {
-        out += " {}\n";
-        return;
-      }
-      break;
+  if (value.kind == ConfigValue::Kind::kScalar) {
+    out += " " + yaml_scalar(value) + "\n";
+  } else if (value.items.empty()) {
+    out += value.kind == ConfigValue::Kind::kMap ? " {}\n" : " []\n";
+  } else {
+    out += "\n";
+    append_yaml(value, indent + "  ", out);
   }
-  out += "\n";
-  append_yaml(value, indent + "  ", out);
 }
 
 void append_yaml(const ConfigValue& value, const std::string& indent, std::string& out) {
   for (const ConfigValue& item : value.items) {
-    out += indent + "-";
+    out += indent + (value.kind == ConfigValue::Kind::kMap ? yaml_key(item.key) + ":" : "-");
     append_child(item, indent, out);
-  }
-  for (const auto& [key, member] : value.members) {
-    out += indent + yaml_key(key) + ":";
-    append_child(member, indent, out);
   }
 }
 
@@ -133,15 +118,11 @@ void append_json(const ConfigValue& value, const std::string& indent, std::strin
   out += map ? "{" : "[";
   for (const ConfigValue& item : value.items) {
     out += separator + indent + "  ";
+    if (map) out += quoted(item.key) + ": ";
     append_json(item, indent + "  ", out);
     separator = ",\n";
   }
-  for (const auto& [key, member] : value.members) {
-    out += separator + indent + "  " + quoted(key) + ": ";
-    append_json(member, indent + "  ", out);
-    separator = ",\n";
-  }
-  if (!value.items.empty() || !value.members.empty()) out += "\n" + indent;
+  if (!value.items.empty()) out += "\n" + indent;
   out += map ? "}" : "]";
 }
 
@@ -149,8 +130,10 @@ ConfigValue from_json(const Json& json) {
   ConfigValue value;
   if (json.is_object()) {
     value.kind = ConfigValue::Kind::kMap;
-    for (const auto& [key, member] : json.items())
-      value.members.emplace_back(key, from_json(member));
+    for (const auto& [key, member] : json.items()) {
+      value.items.push_back(from_json(member));
+      value.items.back().key = key;
+    }
   } else if (json.is_array()) {
     value.kind = ConfigValue::Kind::kList;
     for (const Json& item : json) value.items.push_back(from_json(item));

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace haul::core {
@@ -14,16 +13,16 @@ namespace haul::core {
 struct ConfigValue {
   enum class Kind { kScalar, kList, kMap };
   Kind kind = Kind::kScalar;
-  std::string text;    // of a scalar, without its quotes
-  bool plain = false;  // a scalar without quotes: it may be a number, true, null
-  std::vector<ConfigValue> items;
-  std::vector<std::pair<std::string, ConfigValue>> members;  // in the order of the file
-  int line = 0;                                              // from 1; 0 where it is not known
+  std::string key;                 // in a map
+  std::string text;                // of a scalar, without its quotes
+  bool plain = false;              // a scalar without quotes: it may be a number, true, null
+  std::vector<ConfigValue> items;  // of a list or a map, in the order of the file
+  int line = 0;                    // from 1; 0 where it is not known
 };
 
 // YAML 1.1 as the peer reads it. Throws Error(kCorrupt) that names `source` and the line for what
 // is no YAML, for more than one document, aliases, anchors, tags, a key given twice or that is no
-// text, nesting deeper than 32, and text that is not UTF-8 or longer than 256 KiB.
+// text or too long, nesting deeper than 32, and text that is not UTF-8 or longer than 256 KiB.
 ConfigValue parse_yaml(std::string_view text, std::string_view source);
 // The same of a JSON document.
 ConfigValue parse_json_config(std::string_view text, std::string_view source);

@@ -1,6 +1,7 @@
 #include <istream>
 #include <set>
 #include <streambuf>
+#include <utility>
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -20,9 +21,26 @@ namespace {
 constexpr Bytes kMaxText = 256 * kKiB;
 constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxValues = 10'000;
+constexpr std::size_t kMaxKey = 128;  // YAML allows 1024 characters, each of which may be an escape
 
 [[noreturn]] void refuse(std::string_view source, int line, const std::string& why) {
   throw Error(ErrorKind::kCorrupt, fmt::format("{}: line {}: {}", source, line, why));
+}
+
+// The parser turns the escapes \N and \_ into single bytes; all else that it gives is UTF-8.
+std::string repaired(const std::string& text) {
+  if (is_utf8(text)) return text;
+  std::string result;
+  int following = 0;  // bytes of the character that has begun
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool continues = byte >= 0x80 && byte < 0xc0;
+    if (continues && following == 0) result += '\xc2';
+    if (continues && following > 0) --following;
+    if (byte >= 0xc0) following = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+    result += c;
+  }
+  return result;
 }
 
 // Builds the tree from the parser's events and ends it at the first thing that a config may not
@@ -47,7 +65,7 @@ class Builder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     if (tag != "?" && tag != "!") refuse_tag(mark, tag);
-    add_scalar(mark, anchor, value, tag == "?");
+    add_scalar(mark, anchor, repaired(value), tag == "?");
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -90,6 +108,9 @@ class Builder : public YAML::EventHandler {
     if (!open_.empty() && open_.back().value.kind == ConfigValue::Kind::kMap &&
         !open_.back().has_key) {
       Open& map = open_.back();
+      if (text.size() > kMaxKey) {
+        refuse(source_, line(mark), fmt::format("a key of more than {} bytes", kMaxKey));
+      }
       if (!map.keys.insert(text).second) {
         refuse(source_, line(mark), fmt::format("the key {} is given twice", quote(text)));
       }
@@ -130,11 +151,11 @@ class Builder : public YAML::EventHandler {
   void add(ConfigValue value) {
     if (open_.empty()) {
       root = std::move(value);
-    } else if (open_.back().value.kind == ConfigValue::Kind::kList) {
-      open_.back().value.items.push_back(std::move(value));
     } else {
-      open_.back().value.members.emplace_back(std::move(open_.back().key), std::move(value));
-      open_.back().has_key = false;
+      Open& outer = open_.back();
+      value.key = std::exchange(outer.key, {});
+      outer.has_key = false;
+      outer.value.items.push_back(std::move(value));
     }
   }
 

@@ -69,6 +69,7 @@ std::vector<std::vector<CpuCore>> by_node(const std::vector<CpuCore>& cores) {
   std::map<int, std::vector<CpuCore>> nodes;
   for (const CpuCore& core : cores) nodes[core.node].push_back(core);
   std::vector<std::vector<CpuCore>> result;
+  result.reserve(nodes.size());
   for (auto& [node, list] : nodes) result.push_back(std::move(list));
   return result;
 }

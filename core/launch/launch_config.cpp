@@ -1,6 +1,7 @@
 #include "core/launch/launch_config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,15 +51,14 @@ constexpr const char* kKept[] = {"command_file",
 // One key of the file and the field it fills.
 class Field {
  public:
-  Field(std::string_view source, const std::string& key, const ConfigValue& value)
-      : source_(source), key_(key), value_(value) {}
+  Field(std::string_view source, const ConfigValue& value) : source_(source), value_(value) {}
 
   [[noreturn]] void refuse(const std::string& expected) const {
     const std::string found = value_.kind == ConfigValue::Kind::kScalar ? quote(value_.text)
                               : value_.kind == ConfigValue::Kind::kList ? "a list"
                                                                         : "a section";
     throw Error(ErrorKind::kCorrupt,
-                fmt::format("{}: {} is {}, expected {}", where(), key_, found, expected));
+                fmt::format("{}: {} is {}, expected {}", where(), value_.key, found, expected));
   }
 
   bool boolean() const {
@@ -110,7 +110,6 @@ class Field {
   }
 
   std::string_view source_;
-  const std::string& key_;
   const ConfigValue& value_;
 };
 
@@ -149,14 +148,14 @@ constexpr std::pair<const char*, Read> kFields[] = {
 };
 
 void check_environment(const ConfigValue& root, std::string_view source) {
-  for (const auto& [key, value] : root.members) {
-    if (key != "compute_environment" || value.text == "LOCAL_MACHINE") continue;
+  for (const ConfigValue& value : root.items) {
+    if (value.key != "compute_environment" || value.text == "LOCAL_MACHINE") continue;
     if (value.text == "AMAZON_SAGEMAKER") {
       throw Error(ErrorKind::kUnsupported,
                   fmt::format("{}: compute_environment is AMAZON_SAGEMAKER", source),
                   "haul launches on machines of your own: LOCAL_MACHINE");
     }
-    Field(source, key, value).refuse("LOCAL_MACHINE");
+    Field(source, value).refuse("LOCAL_MACHINE");
   }
 }
 
@@ -169,17 +168,16 @@ LaunchConfig from_tree(const ConfigValue& root, std::string_view source) {
   LaunchConfig config;
   std::vector<std::string> unknown;
   bool has_type = false;
-  for (const auto& member : root.members) {
-    const std::string& key = member.first;
-    const ConfigValue& value = member.second;
+  for (const ConfigValue& value : root.items) {
+    const std::string& key = value.key;
     const auto* known = std::find_if(std::begin(kFields), std::end(kFields),
                                      [&](const auto& candidate) { return key == candidate.first; });
     if (std::find(std::begin(kKept), std::end(kKept), key) != std::end(kKept)) {
-      config.kept.emplace_back(key, value);
+      config.kept.push_back(value);
     } else if (known == std::end(kFields)) {
       unknown.push_back(quote(key));
     } else if (!is_null(value)) {
-      known->second(Field(source, key, value), config);
+      known->second(Field(source, value), config);
       has_type = has_type || key == "distributed_type";
     }
   }
@@ -200,9 +198,12 @@ LaunchConfig from_tree(const ConfigValue& root, std::string_view source) {
 }
 
 ConfigValue to_tree(const LaunchConfig& config) {
-  std::vector<std::pair<std::string, ConfigValue>> members = config.kept;
+  ConfigValue root;
+  root.kind = ConfigValue::Kind::kMap;
+  root.items = config.kept;
   const auto add = [&](const char* key, ConfigValue value) {
-    members.emplace_back(key, std::move(value));
+    value.key = key;
+    root.items.push_back(std::move(value));
   };
   add("compute_environment", text_value("LOCAL_MACHINE"));
   std::string type = config.other_type;
@@ -223,11 +224,8 @@ ConfigValue to_tree(const LaunchConfig& config) {
   add("same_network", bool_value(config.same_network));
   add("main_training_function", text_value(config.main_training_function));
   add("enable_cpu_affinity", bool_value(config.enable_cpu_affinity));
-  std::sort(members.begin(), members.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  ConfigValue root;
-  root.kind = ConfigValue::Kind::kMap;
-  root.members = std::move(members);
+  std::sort(root.items.begin(), root.items.end(),
+            [](const ConfigValue& a, const ConfigValue& b) { return a.key < b.key; });
   return root;
 }
 

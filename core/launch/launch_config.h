@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/launch/config_value.h"
@@ -39,7 +38,7 @@ struct LaunchConfig {
   std::string main_training_function = "main";
   bool enable_cpu_affinity = false;
   // Sections of other tools (fsdp_config, dynamo_config, tpu_env, …), in the order of the file.
-  std::vector<std::pair<std::string, ConfigValue>> kept;
+  std::vector<ConfigValue> kept;
 };
 
 // default_config.yaml in the folder accelerate of HF_HOME.

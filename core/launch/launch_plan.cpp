@@ -117,18 +117,20 @@ void add_dynamo(const std::optional<LaunchConfig>& config, EnvironmentVariables&
                               {"use_fullgraph", "False"},
                               {"use_dynamic", "False"},
                               {"use_regional_compilation", "False"}};
-  const auto take = [&](std::string key, const ConfigValue& value) {
-    if (key.starts_with("dynamo_")) key.erase(0, 7);
+  const auto take = [&](const ConfigValue& value) {
+    const std::string key = value.key.substr(value.key.starts_with("dynamo_") ? 7 : 0);
     for (auto& [name, text] : values) {
       if (name != key || value.kind != ConfigValue::Kind::kScalar || is_null(value)) continue;
       const auto flag = as_bool(value);
       text = name.starts_with("use_") && flag ? (*flag ? "True" : "False") : value.text;
     }
   };
-  for (const auto& [key, section] : config ? config->kept : LaunchConfig{}.kept) {
-    if (key == "dynamo_backend") take(key, section);
-    if (key != "dynamo_config") continue;
-    for (const auto& [name, value] : section.members) take(name, value);
+  if (config) {
+    for (const ConfigValue& section : config->kept) {
+      if (section.key == "dynamo_backend") take(section);
+      if (section.key != "dynamo_config") continue;
+      for (const ConfigValue& value : section.items) take(value);
+    }
   }
   for (const auto& [name, text] : values) {
     variables.emplace_back("ACCELERATE_DYNAMO_" + upper(name),

@@ -55,6 +55,13 @@ int choose_port(LaunchContext& context) {
   return other;
 }
 
+void tell_waiting(LaunchContext& context) {
+  const LaunchPlan& plan = context.plan;
+  if (plan.num_machines == 1) return;
+  context.say(fmt::format("machine {} of {} waits for the others at {}:{}", plan.machine_rank,
+                          plan.num_machines, plan.master_addr, plan.master_port));
+}
+
 // Until the reader has taken everything, or a signal says that it need not.
 void flush(LaunchContext& context) {
   for (Sink* sink : {&context.out, &context.err}) {
@@ -62,7 +69,8 @@ void flush(LaunchContext& context) {
       pollfd wanted[] = {{sink->descriptor(), POLLOUT, 0},
                          {context.signals.descriptor(), POLLIN, 0}};
       if (::poll(wanted, 2, -1) < 0 && errno != EINTR) return;
-      if (wanted[1].revents != 0) return;
+      const auto signal = context.signals.next();
+      if (signal && signal->asks_to_end()) return;
       sink->write_some();
     }
   }
@@ -85,10 +93,14 @@ LaunchEnd launch(const LaunchPlan& plan, const LaunchOptions& options) {
   }
   LaunchEnd result;
   for (int number = 0;; ++number) {
-    const Attempt::End end = Attempt(context, number, choose_port(context)).run();
+    const int port = choose_port(context);
+    tell_waiting(context);
+    result.signal = context.machines.meet(number);
+    if (result.signal != 0) break;
+    const Attempt::End end = Attempt(context, number, port).run();
     result.signal = end.signal;
-    result.exit_code = end.failure ? end.failure->shell_code() : 0;
-    if (!end.failure || end.signal != 0 || number == options.max_restarts) break;
+    result.exit_code = end.exit_code;
+    if (!end.restarts || end.signal != 0 || number == options.max_restarts) break;
     context.say(fmt::format("restart {} of {}", number + 1, options.max_restarts));
   }
   flush(context);

@@ -5,6 +5,8 @@
 //    the grace time, kills them.
 //  - The first rank that fails ends the others: SIGTERM at once, SIGKILL after the grace time. Its
 //    number, its end and its last lines go to stderr.
+//  - On several machines the launchers wait for each other, and a failure on one ends the ranks on
+//    all.
 //  - When all have ended, nothing that they started is left. A rank does not outlive a launcher
 //    that is killed.
 // For the main thread of a process with no other: the signal mask, SIGPIPE and the reaping of
@@ -27,6 +29,7 @@ struct LaunchOptions {
   bool tee_stderr = false;
   bool prefix = false;  // "[rank 1] " before each line
   std::chrono::milliseconds grace{15000};
+  std::chrono::milliseconds machine_timeout{300'000};  // for the other machines to come
 };
 
 struct LaunchEnd {

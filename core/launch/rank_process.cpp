@@ -22,6 +22,7 @@ namespace {
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;
@@ -155,6 +156,12 @@ void Guard::add(pid_t group) const {
 
 void Guard::forget() const {
   add(0);
+}
+
+void collect_orphans(const std::vector<pid_t>& kept) {
+  for (const pid_t pid : children()) {
+    if (std::find(kept.begin(), kept.end(), pid) == kept.end()) ::waitpid(pid, nullptr, WNOHANG);
+  }
 }
 
 void end_descendants(pid_t spared) {

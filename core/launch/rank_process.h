@@ -53,6 +53,10 @@ class Guard {
   int pipe_ = -1;
 };
 
+// Collects the orphans that have ended, but for `kept`, which are children. This process must be a
+// subreaper.
+void collect_orphans(const std::vector<pid_t>& kept);
+
 // Ends every descendant that is left, but for `spared`, which is a child. This process must be a
 // subreaper, so that the orphans among them are its children. Collects all that end.
 void end_descendants(pid_t spared);

@@ -20,6 +20,9 @@ Signals::Signals() {
     ::sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_IGN) sigaddset(&answered, signal);
   }
+  // Ignored, it would take the ends of children away from those who wait for them.
+  std::signal(SIGCHLD, SIG_DFL);
+  sigaddset(&answered, SIGCHLD);
   sigset_t held = answered;
   sigaddset(&held, SIGPIPE);
   sigaddset(&held, SIGTTOU);

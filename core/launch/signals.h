@@ -10,11 +10,13 @@ namespace haul::core {
 struct ReceivedSignal {
   int number = 0;
   bool from_terminal = false;  // a key: the whole foreground process group got it
+
+  bool asks_to_end() const { return number != SIGTSTP && number != SIGCHLD; }
 };
 
 // Holds back SIGINT, SIGTERM, SIGHUP and SIGTSTP, but for those that were ignored already (nohup),
-// and what writing to a closed pipe or from the background would do. Ends with the object. One
-// thread.
+// SIGCHLD, and what writing to a closed pipe or from the background would do. Ends with the object.
+// One thread.
 class Signals {
  public:
   Signals();

@@ -1,5 +1,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -128,6 +129,30 @@ TEST_F(Launch, LeavesNothingThatARankStarted) {
     EXPECT_FALSE(is_alive(in_group));
     EXPECT_FALSE(is_alive(escaped));
   }
+}
+
+TEST_F(Launch, CollectsWhatARankLeftBehindWhileItRuns) {
+  test::LiveProcess live(
+      command(processes(2),
+              "[ $RANK = 0 ] || exec sleep 1000; "
+              "for i in 1 2 3; do sh -c 'sleep 0 & echo $!'; done; read x; exit 9"),
+      environment());
+  std::vector<pid_t> orphans;
+  for (int i = 0; i < 3; ++i) orphans.push_back(std::stoi(live.line()));
+  for (const pid_t pid : orphans) {
+    // One that nobody collects stays.
+    for (int i = 0; i < 60'000 && ::kill(pid, 0) == 0; ++i) ::usleep(1000);
+    EXPECT_NE(::kill(pid, 0), 0);
+  }
+  live.write("go\n");
+  EXPECT_EQ(live.wait().exit_code, 9);
+}
+
+TEST_F(Launch, WorksForACallerThatIgnoresTheEndOfChildren) {
+  std::signal(SIGCHLD, SIG_IGN);
+  test::LiveProcess live(command(processes(2), "exit $((3 + RANK * 0))"), environment());
+  std::signal(SIGCHLD, SIG_DFL);
+  EXPECT_EQ(live.wait().exit_code, 3);
 }
 
 TEST_F(Launch, LeavesNothingWhenItIsKilledItself) {
@@ -299,9 +324,150 @@ TEST_F(Launch, PinsEachRankToCoresOfItsOwn) {
   }
 }
 
+// Two launchers on loopback stand for two machines.
+class LaunchMachines : public Launch {
+ protected:
+  std::vector<std::string> machine(int rank, const std::string& script,
+                                   const std::vector<std::string>& more = {},
+                                   const char* processes = "4") const {
+    std::vector<std::string> flags{"--num_processes",     processes,
+                                   "--num_machines",      "2",
+                                   "--machine_rank",      std::to_string(rank),
+                                   "--main_process_ip",   "127.0.0.1",
+                                   "--main_process_port", std::to_string(port_)};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return command(flags, script);
+  }
+
+  int port_ = core::free_port();
+};
+
+TEST_F(LaunchMachines, NumberTheirRanksAsOneJob) {
+  const std::string script =
+      "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT";
+  test::LiveProcess second(machine(1, script), environment());
+  test::LiveProcess first(machine(0, script), environment());
+  const std::string master = " 127.0.0.1:" + std::to_string(port_);
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(lines(done.out), UnorderedElementsAre("0 0 4 2 0" + master, "1 1 4 2 0" + master));
+  EXPECT_THAT(lines(second.wait().out),
+              UnorderedElementsAre("2 0 4 2 1" + master, "3 1 4 2 1" + master));
+}
+
+TEST_F(LaunchMachines, LeaveThePortToRankZero) {
+  const auto flags = [&](int rank) {
+    std::vector<std::string> all = machine(rank, "");
+    all.resize(all.size() - 3);
+    all.emplace_back(HAUL_LAUNCH_PROBE);
+    return all;
+  };
+  test::LiveProcess first(flags(0), environment());
+  test::LiveProcess second(flags(1), environment());
+  for (int ready = 0; ready < 2;) {
+    const std::string line = first.line();
+    ready += line.starts_with("ready") ? 1 : 0;
+  }
+  second.send(SIGTERM);
+  EXPECT_EQ(second.wait().exit_code, 143);
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 143);
+  EXPECT_THAT(done.err, HasSubstr("machine 1: ended by signal 15; stopping 2 here"));
+  EXPECT_TRUE(core::port_is_free(port_));
+}
+
+TEST_F(LaunchMachines, EndTogetherWhenARankFailsOnOne) {
+  test::LiveProcess first(machine(0, "exec sleep 1000"), environment());
+  test::LiveProcess second(machine(1, "[ $RANK = 3 ] && exit 7; exec sleep 1000"), environment());
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 7);
+  EXPECT_THAT(done.err,
+              testing::ContainsRegex("machine 1: rank 3 \\(pid [0-9]+\\) ended with exit code 7"));
+  EXPECT_EQ(second.wait().exit_code, 7);
+}
+
+TEST_F(LaunchMachines, LearnOfAFailureAfterTheirOwnRanksHaveEnded) {
+  const std::string fifo = folder_.path() / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  test::LiveProcess first(machine(0, "echo bye"), environment());
+  test::LiveProcess second(machine(1, "[ $RANK = 3 ] || exit 0; read x <" + fifo + "; exit 7"),
+                           environment());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(first.line(), "bye");
+  std::ofstream(fifo) << "now\n";
+  EXPECT_EQ(second.wait().exit_code, 7);
+  EXPECT_EQ(first.wait().exit_code, 7);
+}
+
+TEST_F(LaunchMachines, RestartTogether) {
+  const std::vector<std::string> restarts{"--max_restarts", "1"};
+  const std::string script =
+      "echo $RANK:$TORCHELASTIC_RESTART_COUNT; "
+      "[ $RANK = 3 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 7; exit 0";
+  test::LiveProcess first(machine(0, script, restarts), environment());
+  test::LiveProcess second(machine(1, script, restarts), environment());
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("0:1\n"));
+  EXPECT_THAT(done.out, HasSubstr("1:1\n"));
+  EXPECT_EQ(second.wait().exit_code, 0);
+}
+
+TEST_F(LaunchMachines, NameTheOneThatDoesNotCome) {
+  const std::vector<std::string> hurry{"--machine_timeout", "0.3"};
+  auto done = test::run_process(machine(0, "echo no", hurry), environment());
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_THAT(done.err, HasSubstr("machine 1 did not come within"));
+  EXPECT_EQ(done.out, "");
+  done = test::run_process(machine(1, "echo no", hurry), environment());
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_THAT(done.err,
+              HasSubstr("machine 0 at 127.0.0.1:" + std::to_string(port_) + " did not answer"));
+}
+
+TEST_F(LaunchMachines, NoticeALauncherThatIsKilled) {
+  test::LiveProcess first(machine(0, "echo up; exec sleep 1000"), environment());
+  test::LiveProcess second(machine(1, "echo up; exec sleep 1000"), environment());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(first.line(), "up");
+  second.send(SIGKILL);
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_THAT(done.err, HasSubstr("the launcher of machine 1 is gone"));
+}
+
+TEST_F(LaunchMachines, DoNotWaitForALauncherThatIsGoneWhenTheyRestart) {
+  const std::vector<std::string> restarts{"--max_restarts", "5"};
+  test::LiveProcess first(machine(0, "echo up; exec sleep 1000", restarts), environment());
+  test::LiveProcess second(machine(1, "[ $RANK = 3 ] && exit 7; exec sleep 1000"), environment());
+  EXPECT_EQ(second.wait().exit_code, 7);
+  const auto done = first.wait();
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_THAT(done.err, HasSubstr("the launcher of machine 1 is gone"));
+}
+
+TEST_F(LaunchMachines, AgreeWhenOneFailsAtOnceAgainAndAgain) {
+  const std::vector<std::string> restarts{"--max_restarts", "10"};
+  test::LiveProcess first(machine(0, "exec sleep 1000", restarts), environment());
+  test::LiveProcess second(machine(1, "exit 7", restarts), environment());
+  EXPECT_EQ(second.wait().exit_code, 7);
+  EXPECT_EQ(first.wait().exit_code, 7);
+}
+
+TEST_F(LaunchMachines, RefuseAMachineOfAnotherJob) {
+  test::LiveProcess first(machine(0, "true", {"--machine_timeout", "1"}), environment());
+  test::LiveProcess second(machine(1, "true", {}, "6"), environment());
+  const auto done = second.wait();
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, HasSubstr("6 processes on 2 machines there, 4 on 2 here"));
+  EXPECT_EQ(first.wait().exit_code, 1);
+}
+
 // A random rank of a job over TCP dies at a random time, while the others wait for it.
 TEST_F(Launch, EndsEveryTimeARankDies) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kLaunches = 40;  // each starts ten times as slowly
+#else
   constexpr int kLaunches = 200;
+#endif
   constexpr int kWorld = 3;
   std::mt19937 random(7);
   for (int i = 0; i < kLaunches; ++i) {

@@ -50,16 +50,25 @@ TEST(ConfigYaml, QuotesWhatWouldBeReadAsSomethingElse) {
   root.kind = ConfigValue::Kind::kMap;
   for (const char* text : {"no", "NO", "on", "123", "", "a: b", "- a", "#", "\n", "\x7f", "ü",
                            "\xc2\x85", "\xe2\x80\xa8", "\xef\xbb\xbf", "it's \"\\"}) {
-    root.members.emplace_back(text, text_value(text));
+    root.items.push_back(text_value(text));
+    root.items.back().key = text;
   }
   const ConfigValue again = parse_yaml(write_yaml(root), "again");
-  ASSERT_EQ(again.members.size(), root.members.size());
-  for (std::size_t i = 0; i < again.members.size(); ++i) {
-    EXPECT_EQ(again.members[i].first, root.members[i].first);
-    EXPECT_EQ(again.members[i].second.text, root.members[i].second.text);
-    EXPECT_FALSE(again.members[i].second.plain);
+  ASSERT_EQ(again.items.size(), root.items.size());
+  for (std::size_t i = 0; i < again.items.size(); ++i) {
+    EXPECT_EQ(again.items[i].key, root.items[i].key);
+    EXPECT_EQ(again.items[i].text, root.items[i].text);
+    EXPECT_FALSE(again.items[i].plain);
   }
-  EXPECT_EQ(parse_json_config(write_json(root), "j").members.size(), root.members.size());
+  EXPECT_EQ(parse_json_config(write_json(root), "j").items.size(), root.items.size());
+}
+
+TEST(ConfigYaml, ReadsEveryEscapeOfAText) {
+  const ConfigValue root = parse_yaml(R"(["\N", "é\_\N", "\u00e9\L", "\x41\t\e"])", "f");
+  EXPECT_EQ(root.items[0].text, "\u0085");
+  EXPECT_EQ(root.items[1].text, "é\u00a0\u0085");
+  EXPECT_EQ(root.items[2].text, "é\u2028");
+  EXPECT_EQ(root.items[3].text, "A\t\x1b");
 }
 
 TEST(ConfigYaml, KnowsTheTypesOfYaml) {
@@ -86,6 +95,7 @@ TEST(ConfigYaml, RefusesWhatAConfigMayNotHoldAndNamesTheLine) {
   expect_refused("? [a, b]\n: 1\n", "line 1", "key must be a text");
   expect_refused(std::string("a: \0b", 5), "", "not UTF-8");
   expect_refused("a: \xff\n", "", "not UTF-8");
+  expect_refused("a: 1\n" + std::string(129, 'k') + ": 1\n", "line 2", "more than 128 bytes");
 }
 
 TEST(ConfigYaml, EndsAtABombBeforeItGoesOff) {
