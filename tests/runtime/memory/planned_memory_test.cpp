@@ -86,8 +86,8 @@ class CountingAllocator final : public c10::Allocator {
 struct Family {
   const char* name;
   const char* config;
-  // The head over all tokens: a matrix library may copy its F32 weight to lay it out anew, which
-  // comes out of the workspace.
+  // The largest weight that many tokens are multiplied with: a matrix library (oneDNN with the Arm
+  // Compute Library) copies one of F32 to lay it out anew, which comes out of the workspace.
   Bytes copied = 0;
 };
 
@@ -102,25 +102,30 @@ constexpr Family kFamilies[] = {
     {"llama", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
       "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
       "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
-      "max_position_embeddings": 128, "tie_word_embeddings": false})"},
+      "max_position_embeddings": 128, "tie_word_embeddings": false})",
+     Bytes{512} * 192 * 4},
     {"mistral", R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
       "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
       "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
-      "max_position_embeddings": 128, "sliding_window": 20})"},
+      "max_position_embeddings": 128, "sliding_window": 20})",
+     Bytes{512} * 192 * 4},
     {"qwen2", R"({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
       "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
       "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
       "max_position_embeddings": 128, "use_sliding_window": true, "sliding_window": 16,
-      "max_window_layers": 2, "tie_word_embeddings": true})"},
+      "max_window_layers": 2, "tie_word_embeddings": true})",
+     Bytes{512} * 192 * 4},
     {"qwen3", R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
       "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "head_dim": 32,
       "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 3000,
-      "max_position_embeddings": 128, "tie_word_embeddings": true})"},
+      "max_position_embeddings": 128, "tie_word_embeddings": true})",
+     Bytes{512} * 192 * 4},
     {"t5", R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
       "d_model": 192, "d_kv": 48, "d_ff": 512, "num_layers": 3, "num_decoder_layers": 4,
       "num_heads": 4, "vocab_size": 3000, "decoder_start_token_id": 0})"},
     {"bloom", R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
-      "hidden_size": 192, "n_layer": 4, "n_head": 4, "vocab_size": 3000})"},
+      "hidden_size": 192, "n_layer": 4, "n_head": 4, "vocab_size": 3000})",
+     Bytes{768} * 192 * 4},
 };
 
 enum class Place { kRam, kRamAndDisk, kDisk, kRandom };
