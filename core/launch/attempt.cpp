@@ -141,6 +141,7 @@ void Attempt::start(int local_rank) {
   process.command = plan.command;
   process.environment = environment_with(changes);
   process.own_group = own_groups_;
+  if (own_groups_) process.guard = &context_.guard;
   process.signal_mask = context_.signals.mask_before();
   if (!context_.cores.empty()) process.cpus = context_.cores[static_cast<std::size_t>(local_rank)];
   if (local_rank > 0 || (own_groups_ && ::isatty(STDIN_FILENO) != 0)) {
@@ -152,7 +153,6 @@ void Attempt::start(int local_rank) {
   process.err =
       output(STDERR_FILENO, options.tee_stderr, options.prefix || plan.local_world > 1, rank);
   rank.pid = start_process(process);
-  if (own_groups_) context_.guard.add(rank.pid);
   for (const int descriptor : to_close_) ::close(descriptor);
   to_close_.clear();
   rank.descriptor = static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0));

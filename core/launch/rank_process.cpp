@@ -45,6 +45,7 @@ struct Cpus {
 void become(const ProcessStart& start, const std::vector<char*>& argv,
             const std::vector<char*>& envp, const Cpus& cpus, pid_t parent) {
   if (start.own_group) ::setpgid(0, 0);
+  if (start.guard != nullptr) start.guard->add(::getpid());
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // died before it could be asked to
   if (!cpus.bits.empty()) {

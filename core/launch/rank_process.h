@@ -10,6 +10,8 @@
 
 namespace haul::core {
 
+class Guard;
+
 struct ProcessStart {
   std::vector<std::string> command;      // looked for in PATH where it has no slash
   std::vector<std::string> environment;  // "NAME=value", all of it
@@ -17,7 +19,8 @@ struct ProcessStart {
   int in = 0;
   int out = 1;
   int err = 2;
-  bool own_group = true;  // leads a process group of its own
+  bool own_group = true;         // leads a process group of its own
+  const Guard* guard = nullptr;  // is told of that group before the program runs
   sigset_t signal_mask{};
 };
 
