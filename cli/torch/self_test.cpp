@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "cli/verb.h"
+#include "core/launch/rank_environment.h"
 #include "haul/error.h"
 #include "haul/torch/partial_state.h"
 
@@ -115,7 +115,7 @@ void add_test(CLI::App& app) {
   verb->add_option("--num-processes", flags->num_processes, "on all machines together");
   verb->add_flag("--cpu", flags->cpu, "use no GPU");
   verb->callback([flags] {
-    if (std::getenv("RANK") == nullptr) launch(*flags);
+    if (core::read_rank_environment().source == core::RankSource::kAlone) launch(*flags);
     take_part(flags->cpu);
   });
 }

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "core/launch/ports.h"
 #include "haul/error.h"
 
 namespace haul::core {
@@ -153,33 +154,9 @@ std::optional<RemoteFailure> Machines::read() {
 }
 
 void Machines::listen() {
-  int family = AF_INET6;
-  listener_ = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage address{};
-  const auto port = htons(static_cast<std::uint16_t>(plan_.master_port));
-  const auto bind = [&] {
-    if (listener_ < 0) return false;
-    // So that rank 0 may listen at the port while the launchers still talk.
-    set_option(listener_, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (family == AF_INET6) {
-      set_option(listener_, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-      reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = port;
-    } else {
-      reinterpret_cast<sockaddr_in*>(&address)->sin_port = port;
-    }
-    address.ss_family = static_cast<sa_family_t>(family);
-    const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    return ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0;
-  };
-  if (!bind() && errno != EADDRINUSE) {
-    if (listener_ >= 0) ::close(listener_);
-    family = AF_INET;
-    listener_ = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address = {};
-    if (!bind()) fail(fmt::format("port {}: {}", plan_.master_port, std::strerror(errno)));
-  }
-  if (::listen(listener_, plan_.num_machines) != 0) {
-    fail(fmt::format("port {}: {}", plan_.master_port, std::strerror(errno)));
+  listener_ = listen_at(plan_.master_port, plan_.num_machines);
+  if (listener_ < 0) {
+    fail(fmt::format("port {}: {}", plan_.master_port, std::strerror(-listener_)));
   }
 }
 

@@ -15,17 +15,17 @@
 namespace haul::core {
 namespace {
 
-// Listens on a port, 0 for any, for a moment. Tells which one, or -errno.
-int try_port(int family, int port) {
+int listen_in(int family, int port, int backlog) {
   const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
   const int on = 1;
   const int off = 0;
-  // What an earlier listener has left behind (TIME_WAIT) is no obstacle.
+  // What an earlier listener has left behind (TIME_WAIT) is no obstacle, and others may listen here
+  // when this one has ended while its connections go on.
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in6 six{};
   sockaddr_in four{};
-  sockaddr* address = reinterpret_cast<sockaddr*>(&four);
+  const sockaddr* address = reinterpret_cast<sockaddr*>(&four);
   socklen_t size = sizeof four;
   four.sin_family = AF_INET;
   four.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -36,21 +36,35 @@ int try_port(int family, int port) {
     address = reinterpret_cast<sockaddr*>(&six);
     size = sizeof six;
   }
-  int result = 0;
-  if (::bind(fd, address, size) == 0 && ::listen(fd, 1) == 0 &&
-      ::getsockname(fd, address, &size) == 0) {
-    result = ntohs(family == AF_INET6 ? six.sin6_port : four.sin_port);
-  } else {
-    result = -errno;
-  }
+  if (::bind(fd, address, size) == 0 && ::listen(fd, backlog) == 0) return fd;
+  const int error = errno;
   ::close(fd);
-  return result;
+  return -error;
 }
 
-// On all addresses of both families, where there are both.
+}  // namespace
+
+int listen_at(int port, int backlog) {
+  const int result = listen_in(AF_INET6, port, backlog);
+  const bool no_six = result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL;
+  return no_six ? listen_in(AF_INET, port, backlog) : result;
+}
+
+namespace {
+
+// Listens for a moment. Tells at which port, or -errno.
 int try_port(int port) {
-  const int result = try_port(AF_INET6, port);
-  return result == -EAFNOSUPPORT || result == -EADDRNOTAVAIL ? try_port(AF_INET, port) : result;
+  const int fd = listen_at(port, 1);
+  if (fd < 0) return fd;
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  const bool known = ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int error = errno;
+  ::close(fd);
+  if (!known) return -error;
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
 }  // namespace

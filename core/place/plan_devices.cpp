@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/place/device_lookup.h"
+#include "core/place/node_map.h"
 #include "haul/tensor_memory.h"
 
 namespace haul::core {
@@ -96,10 +97,11 @@ std::vector<PlanDevice> devices_of_map(const ModuleSizes& sizes, const MapOption
   for (const auto& [name, device] : plan.map) devices[device];
   const Device first = first_device(plan.map);
   const DeviceLookup lookup(plan.map);
+  Names names(sizes);
   for (ModuleSizes::Index i = 0; i < sizes.nodes().size(); ++i) {
     const ModuleSizes::Node& tensor = sizes[i];
     if (tensor.module != nullptr || tensor.bits == 0) continue;
-    auto device = lookup(sizes.name(i));
+    auto device = lookup(names(i));
     if (!device) continue;
     if (load.margins) {
       const bool buffer = tensor.kind == ModuleSizes::Kind::kBuffer && !options.offload_buffers;

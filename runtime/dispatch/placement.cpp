@@ -25,6 +25,18 @@ MaxMemory machine_memory() {
   return get_max_memory(std::move(budgets));
 }
 
+void require_fit(const Plan& plan, const std::string& model) {
+  if (plan.fits) return;
+  std::vector<std::string> missing;
+  for (const Budget& item : plan.shortfall) {
+    missing.push_back(
+        fmt::format("{} more on {}", format_bytes(item.bytes()), to_string(item.device)));
+  }
+  throw Error(ErrorKind::kResource,
+              fmt::format("{} does not fit: it would need {}", model, fmt::join(missing, " or ")),
+              fmt::format("{}", fmt::join(plan.changes, "; or ")));
+}
+
 c10::Device real_device(Device device) {
   if (device.kind == DeviceKind::kGpu) {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
@@ -81,14 +93,7 @@ Plan plan_for(const Description& description, const Placement& placement,
   }
   Plan plan = make_plan(description, request, load_profile());
   // A map that a user gives is tried as it is; what has no room says so when memory is reserved.
-  if (!plan.fits && !request.given_map) {
-    std::string what = "the model does not fit";
-    for (const Budget& short_by : plan.shortfall) {
-      what += fmt::format(", {} short of {}", to_string(short_by.device),
-                          format_bytes(short_by.bytes()));
-    }
-    throw Error(ErrorKind::kResource, what, fmt::format("{}", fmt::join(plan.changes, "; or ")));
-  }
+  if (!request.given_map) require_fit(plan, "the model");
   return plan;
 }
 

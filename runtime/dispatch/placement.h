@@ -49,6 +49,8 @@ enum class Memory {
 
 // What this machine has free for models that haul runs here.
 MaxMemory machine_memory();
+// Throws Error(kResource) for a plan that does not fit, with what is missing and what would help.
+void require_fit(const Plan& plan, const std::string& model);
 // Throws Error(kUnsupported) for one that does not compute.
 c10::Device real_device(Device device);
 

@@ -16,14 +16,14 @@ namespace {
 
 // The likeliest continuations of the beams of one prompt, whose tokens' log probabilities are
 // (beams, V).
-std::vector<Candidate> likeliest(const at::Tensor& scores, const Beams& beams,
-                                 const std::vector<TokenId>& beginning, double penalty) {
+std::vector<Candidate> likeliest(const at::Tensor& scores, const Beams& beams, const Passes& passes,
+                                 std::size_t prompt, double penalty) {
   const auto width = static_cast<std::size_t>(scores.size(1));
   for (std::size_t i = 0; i < beams.running().size(); ++i) {
     const Beams::Beam& beam = beams.running()[i];
     const std::span<float> row(scores.data_ptr<float>() + i * width, width);
     if (penalty != 1) {
-      std::vector<TokenId> seen = beginning;
+      std::vector<TokenId> seen = passes.beginning(prompt);
       seen.insert(seen.end(), beam.ids.begin(), beam.ids.end());
       penalise(row, seen, penalty);
     }
@@ -90,7 +90,7 @@ std::vector<Generated> search_beams(Passes& passes, std::size_t prompts, const B
       if (all[i].ended()) continue;
       const auto rows = static_cast<std::int64_t>(all[i].running().size());
       all[i].step(likeliest(scores.narrow(0, static_cast<std::int64_t>(i) * width, rows), all[i],
-                            passes.beginning(i), search.repetition_penalty));
+                            passes, i, search.repetition_penalty));
     }
     search.on_step(going());
     if (going() == 0 || (search.cancel != nullptr && search.cancel->load())) break;

@@ -34,9 +34,8 @@ std::int64_t tokens_of(const KeysValues& some) {
   return some.keys.size(2);
 }
 
-KeysValues copied(const KeysValues& some) {
-  if (!some.keys.defined()) return {};
-  return {some.keys.clone(), some.values.clone()};
+bool is_there(const KeysValues& some) {
+  return some.keys.defined();
 }
 
 }  // namespace
@@ -65,7 +64,7 @@ KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool 
         fmt::format("the sequence grew to {} tokens, and there is room for {}", end, capacity_),
         "plan for a longer context");
   }
-  if (!layer.kept.keys.defined()) layer.kept = room_for(added, layer.room);
+  if (!is_there(layer.kept)) layer.kept = room_for(added, layer.room);
   if (end > layer.room) return extend_window(layer, added, ordered);
   write(added, part(layer.kept, length_, end));
   return part(layer.kept, 0, end);
@@ -113,31 +112,33 @@ void ModelCache::keep_crossed(std::int64_t layer, const KeysValues& all) {
 
 void ModelCache::repeat(std::int64_t times) {
   // All of it is copied out and let go first, so that the room holds what comes.
-  std::vector<std::pair<KeysValues, KeysValues>> copies;
-  for (Layer& layer : layers_) {
-    if (layer.kept.keys.defined()) {
-      layer.kept = part(layer.kept, 0, std::min(length_, layer.room));
+  std::vector<Layer> before = std::exchange(layers_, std::vector<Layer>(layers_.size()));
+  for (Layer& layer : before) {
+    if (is_there(layer.kept)) layer.kept = part(layer.kept, 0, std::min(length_, layer.room));
+    for (KeysValues* some : {&layer.kept, &layer.crossed}) {
+      if (is_there(*some)) *some = {some->keys.clone(), some->values.clone()};
     }
-    copies.emplace_back(copied(layer.kept), copied(layer.crossed));
-    layer.kept = layer.crossed = {};
   }
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto put = [&](const KeysValues& copy, std::int64_t tokens, KeysValues* to) {
-      if (!copy.keys.defined()) return;
+    const auto put = [&](const KeysValues& copy, std::int64_t tokens) {
       const KeysValues more{copy.keys.repeat_interleave(times, 0),
                             copy.values.repeat_interleave(times, 0)};
-      *to = room_for(more, tokens == 0 ? tokens_of(more) : tokens);
-      write(more, part(*to, 0, tokens_of(more)));
+      KeysValues room = room_for(more, tokens);
+      write(more, part(room, 0, tokens_of(more)));
+      return room;
     };
-    put(copies[i].first, layers_[i].room, &layers_[i].kept);
-    put(copies[i].second, 0, &layers_[i].crossed);
-    copies[i] = {};
+    const Layer layer = std::exchange(before[i], {});
+    layers_[i].room = layer.room;
+    if (is_there(layer.kept)) layers_[i].kept = put(layer.kept, layer.room);
+    if (is_there(layer.crossed)) {
+      layers_[i].crossed = put(layer.crossed, tokens_of(layer.crossed));
+    }
   }
 }
 
 void ModelCache::reorder(const at::Tensor& rows) {
   for (Layer& layer : layers_) {
-    if (!layer.kept.keys.defined()) continue;
+    if (!is_there(layer.kept)) continue;
     const KeysValues written = part(layer.kept, 0, std::min(length_, layer.room));
     const at::Tensor index = rows.to(written.keys.device());
     write({written.keys.index_select(0, index), written.values.index_select(0, index)}, written);

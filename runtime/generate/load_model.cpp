@@ -108,16 +108,7 @@ Plan plan_for(const Description& description, const ModelOptions& options, Dtype
     request.mode = std::get<MapMode>(options.placement);
   }
   Plan plan = make_plan(description, request, load_profile());
-  if (!plan.fits && !request.given_map) {
-    std::vector<std::string> missing;
-    for (const Budget& item : plan.shortfall) {
-      missing.push_back(
-          fmt::format("{} more on {}", format_bytes(item.bytes()), to_string(item.device)));
-    }
-    throw Error(ErrorKind::kResource,
-                fmt::format("{} does not fit: it would need {}", name, fmt::join(missing, " or ")),
-                fmt::format("{}", fmt::join(plan.changes, "; or ")));
-  }
+  if (!request.given_map) runtime::require_fit(plan, name);
   return plan;
 }
 

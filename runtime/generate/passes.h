@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -39,7 +40,7 @@ class Passes {
   // Each sequence becomes so many of the same, side by side.
   void repeat(std::int64_t times);
   // Sequence i becomes what sequence rows[i] was, of the same prompt.
-  void reorder(const at::Tensor& rows) { cache_.reorder(rows); }
+  void reorder(const at::Tensor& rows) { cache_->reorder(rows); }
 
  private:
   bool has_encoder() const { return state_.dimensions().encoder_layers > 0; }
@@ -52,11 +53,11 @@ class Passes {
   const std::vector<std::vector<TokenId>>& prompts_;
   std::int64_t padding_;
   std::int64_t room_;
-  ModelCache cache_;
-  at::Tensor ids_;        // (B, T) of the prompts
-  at::Tensor attended_;   // (B, S); undefined: no padding
-  at::Tensor positions_;  // likewise
-  at::Tensor encoded_;    // (B, E, C) of a model with an encoder
+  std::optional<ModelCache> cache_;  // from the first pass on
+  at::Tensor ids_;                   // (B, T) of the prompts
+  at::Tensor attended_;              // (B, S); undefined: no padding
+  at::Tensor positions_;             // likewise
+  at::Tensor encoded_;               // (B, E, C) of a model with an encoder
   at::Tensor encoded_attended_;
 };
 

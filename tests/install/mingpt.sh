@@ -3,22 +3,8 @@
 # alone and runs it over every kind of map on the checkpoint that WRITER writes: one text, and logits
 # equal to the last bit.
 set -euo pipefail
-build=$1 example=$2 writer=$3
-work=$build/tests/install/mingpt  # a name that stays: ccache then knows the files
-rm -rf "$work"
-mkdir -p "$work"
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
-cmake --install "$build" --prefix "$work/prefix" >/dev/null
-cmake -G Ninja -S "$example" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
-cmake --build "$work/build"
-"$writer" "$work/model"
-cd "$work"
+. "$(dirname "$0")/build_example.sh"
 
-fail() {
-  echo "$*" >&2
-  exit 1
-}
 mingpt() {
   build/mingpt model --prompt "the thing" --max-new-tokens 30 "$@"
 }

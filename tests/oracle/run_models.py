@@ -55,3 +55,16 @@ def gpt2(folder, kind, **config):
         bos_token_id=None, eos_token_id=None, pad_token_id=0, **config)), 2)
     model.save_pretrained(folder)
     return model, tokenizer
+
+
+def t5(folder, **config):
+    tokenizer = trained_tokenizer(
+        folder, tokenizers.models.Unigram(),
+        tokenizers.trainers.UnigramTrainer(special_tokens=["<pad>", "</s>", "<unk>"],
+                                           unk_token="<unk>", vocab_size=150),
+        "$A </s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    model = shaken(transformers.T5ForConditionalGeneration(transformers.T5Config(
+        vocab_size=len(tokenizer), num_heads=4, num_layers=2, decoder_start_token_id=0,
+        pad_token_id=0, eos_token_id=1, **config)), 3)
+    model.save_pretrained(folder)
+    return model, tokenizer

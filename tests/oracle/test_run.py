@@ -4,12 +4,11 @@ import json
 import re
 
 import pytest
-import tokenizers
 import torch
 import transformers
 
 from run_haul import MODELS, SMOLLM2, answer, run
-from run_models import bert, gpt2, shaken, trained_tokenizer
+from run_models import bert, gpt2, t5
 
 QUESTION = "What is the capital of France?"
 NEW_TOKENS = 64
@@ -145,15 +144,7 @@ def test_pools_as_the_files_say(tmp_path, modes, normalised):
 
 
 def test_a_t5_in_float16_placed_by_auto_says_what_transformers_says(tmp_path):
-    tokenizer = trained_tokenizer(
-        tmp_path, tokenizers.models.Unigram(),
-        tokenizers.trainers.UnigramTrainer(special_tokens=["<pad>", "</s>", "<unk>"],
-                                           unk_token="<unk>", vocab_size=150),
-        "$A </s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
-    model = shaken(transformers.T5ForConditionalGeneration(transformers.T5Config(
-        vocab_size=len(tokenizer), d_model=64, d_kv=16, num_heads=4, d_ff=128, num_layers=2,
-        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)), 3)
-    model.save_pretrained(tmp_path)
+    _, tokenizer = t5(tmp_path, d_model=64, d_kv=16, d_ff=128)
     half = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path, dtype=torch.float16, device_map="auto").eval()
     compared = 0

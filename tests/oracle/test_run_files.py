@@ -4,11 +4,10 @@ import json
 import subprocess
 
 import pytest
-import tokenizers
 import transformers
 
 from run_haul import HAUL, answer, run
-from run_models import bert, gpt2, shaken, trained_tokenizer
+from run_models import bert, gpt2, t5
 
 TEXTS = ["the old dog", "a small red bird sees the river and the mountain", "what is",
          "one cat likes a good house", "a king", "the queen never sleeps under the mountain"]
@@ -55,15 +54,7 @@ def test_a_batch_gives_what_each_gives_alone(model, alone, tmp_path, batch):
 
 
 def test_a_t5_answers_many_with_beams_as_one_by_one(tmp_path):
-    tokenizer = trained_tokenizer(
-        tmp_path, tokenizers.models.Unigram(),
-        tokenizers.trainers.UnigramTrainer(special_tokens=["<pad>", "</s>", "<unk>"],
-                                           unk_token="<unk>", vocab_size=150),
-        "$A </s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
-    model = shaken(transformers.T5ForConditionalGeneration(transformers.T5Config(
-        vocab_size=len(tokenizer), d_model=32, d_kv=8, num_heads=4, d_ff=64, num_layers=2,
-        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)), 3)
-    model.save_pretrained(tmp_path)
+    model, tokenizer = t5(tmp_path, d_model=32, d_kv=8, d_ff=64)
     (tmp_path / "a.txt").write_text("\n".join(TEXTS))
     many = lines(tmp_path, "--file", tmp_path / "a.txt", "--lines", "--batch", 6, "--num-beams", 3,
                  *FLAGS)

@@ -30,18 +30,7 @@ class LiveProcess {
     for (auto* ends : {&in, &out, &err}) {
       if (::pipe2(ends->data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
     }
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(in[0], STDIN_FILENO);
-      ::dup2(out[1], STDOUT_FILENO);
-      ::dup2(err[1], STDERR_FILENO);
-      for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-      std::vector<char*> argv;
-      for (std::string& argument : arguments) argv.push_back(argument.data());
-      argv.push_back(nullptr);
-      ::execvp(argv[0], argv.data());
-      ::_exit(127);
-    }
+    pid_ = start_process(std::move(arguments), environment, {in[0], out[1], err[1]});
     ::close(in[0]);
     ::close(out[1]);
     ::close(err[1]);

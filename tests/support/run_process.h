@@ -11,6 +11,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace haul::test {
@@ -21,7 +22,25 @@ struct Finished {
   std::string err;
 };
 
+// Starts a program with these as its stdin, stdout and stderr; below 0: the test's own.
 // `environment` is added to the test's own.
+inline pid_t start_process(std::vector<std::string> arguments,
+                           const std::map<std::string, std::string>& environment,
+                           const std::array<int, 3>& standard) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  for (int number = 0; number < 3; ++number) {
+    const int given = standard[static_cast<std::size_t>(number)];
+    if (given >= 0) ::dup2(given, number);
+  }
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  ::_exit(127);
+}
+
 inline Finished run_process(std::vector<std::string> arguments,
                             const std::map<std::string, std::string>& environment = {}) {
   std::array<int, 2> out{};
@@ -29,17 +48,7 @@ inline Finished run_process(std::vector<std::string> arguments,
   if (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0) {
     throw std::runtime_error("pipe2");
   }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::dup2(out[1], STDOUT_FILENO);
-    ::dup2(err[1], STDERR_FILENO);
-    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
+  const pid_t child = start_process(std::move(arguments), environment, {-1, out[1], err[1]});
   ::close(out[1]);
   ::close(err[1]);
   Finished result;

@@ -2,43 +2,24 @@
 
 #include "haul/torch/partial_state.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-extern char** environ;
+#include "core/launch/ports.h"
+#include "tests/support/live_process.h"
 
 namespace haul {
 namespace {
 
+using test::Finished;
 using ::testing::HasSubstr;
-
-int free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(listener);
-  return ntohs(address.sin_port);
-}
-
-struct Ended {
-  int code = 0;
-  std::string output;  // stdout and stderr
-};
 
 class Processes : public ::testing::Test {
  protected:
@@ -50,65 +31,36 @@ class Processes : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // `started` of `world` processes, the first ones.
-  std::vector<Ended> run(const std::string& name, int world, int started) {
-    const int port = free_port();
-    std::vector<pid_t> processes(static_cast<std::size_t>(started));
-    for (int rank = 0; rank < started; ++rank) {
-      processes[static_cast<std::size_t>(rank)] = start(name, world, rank, port);
+  std::vector<Finished> run(const std::string& name, int world, int started) {
+    const std::string port = std::to_string(core::free_port());
+    std::vector<std::unique_ptr<test::LiveProcess>> processes;
+    for (int i = 0; i < started; ++i) {
+      const std::string rank = std::to_string(i);
+      const std::string count = std::to_string(world);
+      processes.push_back(std::make_unique<test::LiveProcess>(
+          std::vector<std::string>{HAUL_GROUP_WORKER, name, folder_},
+          std::map<std::string, std::string>{{"RANK", rank},
+                                             {"LOCAL_RANK", rank},
+                                             {"WORLD_SIZE", count},
+                                             {"LOCAL_WORLD_SIZE", count},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", port},
+                                             {"OMP_NUM_THREADS", "1"}}));
     }
-    std::vector<Ended> result;
-    for (int rank = 0; rank < started; ++rank) {
-      int status = 0;
-      EXPECT_EQ(waitpid(processes[static_cast<std::size_t>(rank)], &status, 0),
-                processes[static_cast<std::size_t>(rank)]);
-      std::ostringstream text;
-      text << std::ifstream(output_of(rank)).rdbuf();
-      result.push_back(
-          {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text.str()});
-    }
+    std::vector<Finished> result;
+    for (const auto& process : processes) result.push_back(process->wait(kLimit));
     return result;
   }
   void expect_all_right(const std::string& name, int world) {
-    const std::vector<Ended> ended = run(name, world, world);
-    for (int rank = 0; rank < world; ++rank) {
-      EXPECT_EQ(ended[static_cast<std::size_t>(rank)].code, 0)
-          << name << ", process " << rank << " of " << world << ": "
-          << ended[static_cast<std::size_t>(rank)].output;
+    const std::vector<Finished> ended = run(name, world, world);
+    for (std::size_t rank = 0; rank < ended.size(); ++rank) {
+      EXPECT_EQ(ended[rank].exit_code, 0)
+          << name << ", process " << rank << " of " << world << ": " << ended[rank].err;
     }
   }
 
  private:
-  std::string output_of(int rank) const { return folder_ / ("output-" + std::to_string(rank)); }
-
-  pid_t start(const std::string& name, int world, int rank, int port) {
-    std::vector<std::string> variables{"RANK=" + std::to_string(rank),
-                                       "LOCAL_RANK=" + std::to_string(rank),
-                                       "WORLD_SIZE=" + std::to_string(world),
-                                       "LOCAL_WORLD_SIZE=" + std::to_string(world),
-                                       "MASTER_ADDR=127.0.0.1",
-                                       "MASTER_PORT=" + std::to_string(port),
-                                       "OMP_NUM_THREADS=1"};
-    std::vector<char*> environment;
-    environment.reserve(variables.size());
-    for (std::string& variable : variables) environment.push_back(variable.data());
-    for (char** variable = environ; *variable != nullptr; ++variable)
-      environment.push_back(*variable);
-    environment.push_back(nullptr);
-    std::string worker = HAUL_GROUP_WORKER;
-    std::string verb = name;
-    std::string folder = folder_;
-    char* arguments[] = {worker.data(), verb.data(), folder.data(), nullptr};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, output_of(rank).c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    pid_t pid = 0;
-    EXPECT_EQ(posix_spawn(&pid, worker.c_str(), &actions, nullptr, arguments, environment.data()),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-  }
+  static constexpr std::chrono::seconds kLimit{300};
 
   std::filesystem::path folder_;
 };
@@ -125,22 +77,22 @@ TEST_F(Processes, CollectivesGiveWhatTheySay) {
 }
 
 TEST_F(Processes, TakeTurns) {
-  const std::vector<Ended> ended = run("turns", 3, 3);
-  for (const Ended& one : ended) EXPECT_EQ(one.code, 0) << one.output;
-  EXPECT_EQ(ended[0].output, "said by 0\n");
-  EXPECT_EQ(ended[1].output, "");
+  const std::vector<Finished> ended = run("turns", 3, 3);
+  for (const Finished& one : ended) EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(ended[0].out, "said by 0\n");
+  EXPECT_EQ(ended[1].out, "");
 }
 
 TEST_F(Processes, HearOfOneThatEnds) {
-  const std::vector<Ended> ended = run("death", 3, 3);
-  for (const Ended& one : ended) EXPECT_EQ(one.code, 0) << one.output;
-  EXPECT_THAT(ended[0].output, HasSubstr("process 0 of 3: waiting for everyone failed"));
+  const std::vector<Finished> ended = run("death", 3, 3);
+  for (const Finished& one : ended) EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(ended[0].err, HasSubstr("process 0 of 3: waiting for everyone failed"));
 }
 
 TEST_F(Processes, DoNotWaitForeverForOneThatNeverCame) {
-  const std::vector<Ended> ended = run("missing", 2, 1);
-  EXPECT_EQ(ended[0].code, 3);
-  EXPECT_THAT(ended[0].output, HasSubstr("process 0 of 2: connecting to the others failed"));
+  const std::vector<Finished> ended = run("missing", 2, 1);
+  EXPECT_EQ(ended[0].exit_code, 3);
+  EXPECT_THAT(ended[0].err, HasSubstr("process 0 of 2: connecting to the others failed"));
 }
 
 TEST_F(Processes, MayEndTheirGroupAndMakeAnother) {

@@ -1,45 +1,34 @@
 // `haul test`, as a person runs it.
 
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
-#include <string>
-#include <utility>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/run_process.h"
+
+namespace haul {
 namespace {
 
+using test::Finished;
+using test::run_haul;
 using ::testing::HasSubstr;
 
-std::pair<int, std::string> run(const std::string& command) {
-  FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    output.append(buffer.data(), got);
-  }
-  return {WEXITSTATUS(::pclose(pipe)), output};
-}
-
 TEST(SelfTest, StartsItsProcessesAndSaysThatAllIsWell) {
-  const auto [code, output] = run(HAUL_COMMAND " test --num_processes 3 --cpu");
-  EXPECT_EQ(code, 0) << output;
-  EXPECT_THAT(output, HasSubstr("3 processes, 3 on this machine, gloo on cpu\nall is well\n"));
+  const Finished done = run_haul({"test", "--num_processes", "3", "--cpu"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("3 processes, 3 on this machine, gloo on cpu\nall is well\n"));
 }
 
 TEST(SelfTest, WorksAlone) {
-  const auto [code, output] = run(HAUL_COMMAND " test --num-processes 1 --cpu");
-  EXPECT_EQ(code, 0) << output;
-  EXPECT_THAT(output, HasSubstr("1 processes, 1 on this machine, alone on cpu\nall is well\n"));
+  const Finished done = run_haul({"test", "--num-processes", "1", "--cpu"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("1 processes, 1 on this machine, alone on cpu\nall is well\n"));
 }
 
 TEST(SelfTest, FailsWithoutAConfigThatCanBeRead) {
-  const auto [code, output] = run(HAUL_COMMAND " test --config_file /no/such/file.yaml");
-  EXPECT_EQ(code, 1) << output;
-  EXPECT_THAT(output, HasSubstr("/no/such/file.yaml"));
+  const Finished done = run_haul({"test", "--config_file", "/no/such/file.yaml"});
+  EXPECT_EQ(done.exit_code, 1) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("/no/such/file.yaml"));
 }
 
 }  // namespace
+}  // namespace haul
