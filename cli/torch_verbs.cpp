@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::pair<const char*, const char*> kVerbs[] = {
+    {"bench", "Measure this machine, so that plans know it"},
     {"run", "Run a model: continue a prompt, chat, classify, embed, fill a mask"},
     {"test", "Check that the configured processes work together"},
 };

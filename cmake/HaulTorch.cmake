@@ -36,8 +36,9 @@ target_link_directories(haul::torch INTERFACE ${HAUL_TORCH_RPATH})
 list(TRANSFORM HAUL_TORCH_RPATH PREPEND "-Wl,-rpath," OUTPUT_VARIABLE rpath_flags)
 list(TRANSFORM HAUL_TORCH_RPATH PREPEND "-Wl,-rpath-link," OUTPUT_VARIABLE rpath_link_flags)
 # Operators register themselves when a library is loaded: it must be linked though nothing names it.
+# One word each, because CMake moves single ones about.
 target_link_libraries(haul::torch INTERFACE
-  -Wl,--no-as-needed torch_cpu c10 -Wl,--as-needed ${rpath_flags} ${rpath_link_flags})
+  -Wl,--push-state,--no-as-needed,-ltorch_cpu,-lc10,--pop-state ${rpath_flags} ${rpath_link_flags})
 
 # The wheel's own list of what torch_cuda links, as far as it lies in other packages.
 set(HAUL_CUDA OFF)
@@ -50,6 +51,6 @@ if(HAUL_NVCC AND cublas AND nccl AND EXISTS ${HAUL_TORCH_DIR}/lib/libtorch_cuda.
   find_package(CUDAToolkit REQUIRED)
   add_library(haul::torch_cuda INTERFACE IMPORTED GLOBAL)
   target_link_libraries(haul::torch_cuda INTERFACE haul::torch
-    -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed CUDA::cudart)
+    -Wl,--push-state,--no-as-needed,-ltorch_cuda,-lc10_cuda,--pop-state CUDA::cudart)
 endif()
 message(STATUS "torch: ${HAUL_TORCH_DIR}, CUDA part: ${HAUL_CUDA}")

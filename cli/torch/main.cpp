@@ -3,6 +3,7 @@
 
 int main(int argc, char** argv) {
   return haul::cli::run_command(argc, argv, [](CLI::App& app) {
+    haul::cli::add_bench(app);
     haul::cli::add_env(app);
     haul::cli::add_run(app);
     haul::cli::add_test(app);

@@ -148,18 +148,18 @@ class Bound {
     const double chain = base_ + hops;
     const double resident = price_of(std::max(0.0, total_ - room));
     if (gpus == 0) return std::max(chain + resident, disk);
-    // The CPU takes the cheapest parts until chain and links take equally long.
+    // The CPU takes the cheapest parts, as long as that takes less than copying them and the links
+    // take longer than the chain.
     double rest = away(room);
     double price = 0;
     for (const Part& part : parts_) {
-      const double gap = rest / links - (chain + price);
-      if (gap <= 0 || part.price == kNever) break;
-      const double bytes = std::min({part.bytes, rest, gap / (part.price + 1 / links)});
+      const double gap = rest - chain * links;
+      if (gap <= 0 || part.price * links >= 1) break;
+      const double bytes = std::min(part.bytes, gap);
       price += bytes * part.price;
       rest -= bytes;
-      if (bytes < part.bytes) break;
     }
-    return std::max(std::min(chain + resident, std::max(chain + price, rest / links)), disk);
+    return std::max(std::min(chain + resident, price + std::max(chain, rest / links)), disk);
   }
 
   const World& world_;

@@ -250,6 +250,29 @@ void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, Mod
   }
 }
 
+// How much of the weights that a step reads whole is in linear layers, with which the CPU can help.
+double linear_share(const ModuleSizes& sizes) {
+  Bits linear = 0;
+  Bits all = 0;
+  for (const ModuleSizes::Node& node : sizes.nodes()) {
+    if (node.module == nullptr || !node.module->children.empty() || is_lookup(*node.module)) {
+      continue;
+    }
+    all += node.bits;
+    if (node.module->class_name == "Linear") linear += node.bits;
+  }
+  return all > 0 ? static_cast<double>(linear) / static_cast<double>(all) : 0;
+}
+
+// While a link brings some rows of a matrix, the CPU multiplies the others: both end together.
+void let_cpu_help(const Profile& profile, double linear, World* world) {
+  double links = 0;
+  for (const Executor& executor : world->executors) links += executor.link;
+  if (links <= 0 || world->ram == 0) return;
+  world->cpu_share = profile.help_bandwidth / (profile.help_bandwidth + links);
+  for (Executor& executor : world->executors) executor.link /= 1 - linear * world->cpu_share;
+}
+
 void add_executors(const MaxMemory& memory, const Profile& profile, const Workload& workload,
                    World* world) {
   for (const Budget& item : memory) {
@@ -279,6 +302,7 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
                        const Workload& workload) {
   ModelWorld result;
   add_executors(memory, profile, workload, &result.world);
+  if (workload.helped) let_cpu_help(profile, linear_share(sizes), &result.world);
   Size largest_device = std::max(result.world.ram, result.world.disk);
   for (const Executor& executor : result.world.executors) {
     if (executor.holds_weights) largest_device = std::max(largest_device, executor.capacity);

@@ -21,6 +21,7 @@ struct Workload {
   Bytes fixed = 0;          // on every executor that is used: activations, logits, workspace
   Bytes gpu_context = 0;    // and beside it on every GPU
   bool margins = false;     // see PlanRequest
+  bool helped = false;      // the CPU may multiply rows of matrices that lie in RAM for GPUs
 };
 
 // By unit: the modules and tensors that it is made of, at least one.

@@ -196,6 +196,10 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   plan->devices = core::devices_of(model.world, choices, timing, plan->memory, load);
   plan->load = load_prediction(model.world, choices);
   plan->token = prediction(model.world, choices, timing);
+  const bool helped = std::any_of(choices.begin(), choices.end(), [&](const core::Choice& choice) {
+    return choice.store == Store::kRam && model.world.executors[choice.executor].link > 0;
+  });
+  if (helped) plan->cpu_share = model.world.cpu_share;
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
     const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,

@@ -60,6 +60,7 @@ class Reader {
     plan.memory = budgets(json, "max_memory_bits");
     for (const Json& item : list(json, "steps")) plan.steps.push_back(step(item));
     for (const Json& item : list(json, "devices")) plan.devices.push_back(plan_device(item));
+    if (json.contains("cpu_share")) plan.cpu_share = share(json, "cpu_share");
     plan.load = prediction(at(json, "load"));
     if (!at(json, "first_token").is_null()) plan.first_token = prediction(at(json, "first_token"));
     plan.token = prediction(at(json, "token"));
@@ -112,6 +113,11 @@ class Reader {
     const Bytes value = bytes(json, key);
     if (value == 0) fail(fmt::format("\"{}\" is 0", key));
     return static_cast<std::int64_t>(value);
+  }
+  double share(const Json& json, const char* key) const {
+    const double value = seconds(json, key);
+    if (value >= 1) fail(fmt::format("\"{}\" is not below 1", key));
+    return value;
   }
   double seconds(const Json& json, const char* key) const {
     const Json& value = at(json, key);
@@ -210,6 +216,7 @@ Json plan_json(const Plan& plan) {
                                {"slots", device.slots},
                                {"margins", device.margins}});
   }
+  json["cpu_share"] = plan.cpu_share;
   json["load"] = prediction_json(plan.load);
   json["first_token"] = plan.first_token ? prediction_json(*plan.first_token) : Json();
   json["token"] = prediction_json(plan.token);

@@ -129,6 +129,12 @@ std::vector<std::string> explain(const Plan& plan, const Profile& profile) {
     result.push_back(fmt::format("{} keeps {} free for weights that arrive when they are needed.",
                                  device_words(device.device), format_bytes(device.slots)));
   }
+  if (plan.cpu_share > 0) {
+    result.push_back(
+        fmt::format("Of each matrix that lies in RAM for a GPU the CPU multiplies {:.0f} % of the "
+                    "rows there, while the link brings the others.",
+                    100 * plan.cpu_share));
+  }
   if (!plan.fits) {
     for (const std::string& change : plan.changes) {
       result.push_back(fmt::format("It would fit with {}.", change));

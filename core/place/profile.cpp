@@ -43,6 +43,8 @@ class Reader {
         profile.measured = value.get<bool>();
       } else if (key == "ram_bandwidth") {
         profile.ram_bandwidth = rate(value, key);
+      } else if (key == "help_bandwidth") {
+        profile.help_bandwidth = rate(value, key);
       } else if (key == "cpu_operations") {
         profile.cpu_operations = rate(value, key);
       } else if (key == "disk_bandwidth") {
@@ -124,6 +126,7 @@ std::string write_profile(const Profile& profile) {
   for (const auto& [number, gpu] : profile.gpus)
     json["gpus"][std::to_string(number)] = gpu_json(gpu);
   json["ram_bandwidth"] = profile.ram_bandwidth;
+  json["help_bandwidth"] = profile.help_bandwidth;
   json["cpu_operations"] = profile.cpu_operations;
   json["disk_bandwidth"] = profile.disk_bandwidth;
   json["hop"] = profile.hop;

@@ -85,7 +85,9 @@ class Search {
     const std::size_t e = choice.executor;
     count_[e] += sign;
     used_[e] += sign * unit.extra;
-    state_.chain += compute_seconds(unit, world_.executors[e]);
+    const double compute = compute_seconds(unit, world_.executors[e]);
+    state_.chain += compute;
+    if (world_.executors[e].device == kCpuDevice) state_.on_cpu += compute;
     if (choice.store == Store::kHere) {
       used_[e] += sign * unit.weights;
       load_[e] += sign * unit.weights;
@@ -114,7 +116,8 @@ class Search {
     for (std::size_t e = 0; e < world_.executors.size(); ++e) {
       const Executor& executor = world_.executors[e];
       if (executor.link > 0) {
-        seconds = std::max(seconds, static_cast<double>(link_[e]) / executor.link);
+        seconds =
+            std::max(seconds, link_seconds(executor, static_cast<double>(link_[e]), state_.on_cpu));
         if (goal_ == Goal::kBalanced || e > 0) {
           fullest = std::max(fullest, static_cast<double>(load_[e]));
         }
@@ -134,6 +137,7 @@ class Search {
 
   struct State {
     double chain = 0;
+    double on_cpu = 0;
     Size ram = 0;
     Size disk = 0;
     Size offloaded = 0;

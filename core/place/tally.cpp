@@ -40,6 +40,8 @@ void Tally::add(std::uint32_t unit, Choice choice, int sign, std::vector<Load>* 
                 : choice.store == Store::kRam ? load.from_ram
                                               : load.from_disk;
   bytes += sign * item.weights;
+  const Executor& executor = world_.executors[choice.executor];
+  if (executor.device == kCpuDevice) load.compute += sign * compute_seconds(item, executor);
 }
 
 // Of the pieces copied to an executor, less one of a unit.
@@ -142,7 +144,7 @@ Tally::Figures Tally::figures(const std::vector<Load>& loads, double compute, in
     }
     if (executor.link > 0) {
       const double copied = static_cast<double>(load.from_ram + load.from_disk);
-      longest = std::max(longest, copied / executor.link);
+      longest = std::max(longest, link_seconds(executor, copied, loads.back().compute));
     }
   }
   result.fits = disk <= world_.disk && (world_.computes_on_cpu() || ram <= world_.ram);

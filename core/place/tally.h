@@ -42,6 +42,7 @@ class Tally {
     Size from_ram = 0;
     Size from_disk = 0;
     Size piece = 0;
+    double compute = 0;  // of the CPU alone
   };
 
   Figures figures(const std::vector<Load>& loads, double compute, int hops) const;

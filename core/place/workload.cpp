@@ -36,7 +36,11 @@ Workload workload(const Description& description, const PlanRequest& request, bo
 
 Workload plan_workload(const Description& description, const PlanRequest& request) {
   const bool generates = description.dimensions && description.dimensions->causal;
-  return workload(description, request, description.dimensions && !generates);
+  Workload load = workload(description, request, description.dimensions && !generates);
+  load.helped = request.context && generates && request.batch <= kMostHelpedRows &&
+                request.planner == Planner::kHaul &&
+                (request.dtype == Dtype::kBF16 || request.dtype == Dtype::kF32);
+  return load;
 }
 
 Workload prompt_workload(const Description& description, const PlanRequest& request) {

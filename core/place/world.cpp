@@ -33,6 +33,10 @@ double copy_seconds(const World& world, Size weights, Choice choice) {
   return seconds;
 }
 
+double link_seconds(const Executor& executor, double copied, double on_cpu) {
+  return copied > 0 ? copied / executor.link + on_cpu : 0;
+}
+
 namespace {
 
 // What the choices put on one executor.
@@ -94,6 +98,7 @@ Timing predict(const World& world, const Choices& choices) {
                        unit.operations == world.units[u - 1].operations;
     if (!again) compute = compute_seconds(unit, world.executors[choice.executor]);
     timing.chain += compute;
+    if (world.executors[choice.executor].device == kCpuDevice) timing.on_cpu += compute;
     Load& load = loads[choice.executor];
     load.busy = true;
     load.resident += unit.extra;
@@ -111,7 +116,7 @@ Timing predict(const World& world, const Choices& choices) {
     timing.ram_used += load.from_ram;
     timing.disk_used += load.from_disk;
     const double copied = static_cast<double>(load.from_ram + load.from_disk);
-    if (executor.link > 0) timing.link[e] = copied / executor.link;
+    if (executor.link > 0) timing.link[e] = link_seconds(executor, copied, timing.on_cpu);
   }
   timing.disk = static_cast<double>(timing.disk_used) / world.disk_bandwidth;
   timing.hops = hops_of(world, choices);

@@ -10,12 +10,13 @@
 //   compute = max(bytes touched / executor's memory bandwidth, operations / its speed)
 //   chain   = sum of compute + hop for each time the work moves to another executor
 //             + copies to executors with a single slot, which cannot run ahead of the work
-//   link    = bytes copied to a GPU / the bandwidth of its link
+//   link    = bytes copied to a GPU / the bandwidth of its link + compute of the CPU, where any are
 //   disk    = bytes read from disk / the disk's bandwidth
 //   seconds = max(chain, link of each GPU, disk)
 //
 // Copies hide behind the work when an executor has two slots, each as large as the largest piece
-// (a module that owns tensors) that is copied to it.
+// (a module that owns tensors) that is copied to it. They do not hide behind runs of units that the
+// CPU computes: the slots are full long before such a run ends.
 
 #include <cstdint>
 #include <limits>
@@ -64,7 +65,8 @@ struct World {
   Size ram = 0;                      // for weights that lie in RAM; 0: none may
   Size disk = kNoLimit;
   double disk_bandwidth = 1;
-  double hop = 0;  // seconds
+  double hop = 0;        // seconds
+  double cpu_share = 0;  // of what lies in RAM for GPUs; links are faster by as much
 
   bool computes_on_cpu() const {
     return !executors.empty() && executors.back().device == kCpuDevice;
@@ -84,6 +86,7 @@ struct Timing {
   bool fits = false;
   double seconds = std::numeric_limits<double>::infinity();
   double chain = 0;
+  double on_cpu = 0;  // of the chain's compute
   double disk = 0;
   std::vector<double> link;      // by executor
   std::vector<int> slots;        // by executor: 0 when nothing is copied to it
@@ -99,6 +102,8 @@ std::vector<Choice> allowed_choices(const World& world);
 double compute_seconds(const Unit& unit, const Executor& executor);
 // Of copies, from where the choice keeps weights to its executor.
 double copy_seconds(const World& world, Size weights, Choice choice);
+// What the copies to a GPU take, beside so much work of the CPU.
+double link_seconds(const Executor& executor, double copied, double on_cpu);
 // Times that the work moves from one executor to another.
 int hops_of(const World& world, const Choices& choices);
 Timing predict(const World& world, const Choices& choices);

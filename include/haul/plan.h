@@ -24,6 +24,9 @@ enum class Planner : std::uint8_t { kHaul, kAccelerate };
 // Memory of a GPU that the driver and the process's context take before anything is loaded.
 inline constexpr Bytes kGpuContext = 512 * kMiB;
 
+// Rows of input (a token of each sequence) up to which the CPU helps a GPU with weights in RAM.
+inline constexpr std::int64_t kMostHelpedRows = 4;
+
 struct PlanRequest {
   Planner planner = Planner::kHaul;
   MapMode mode = MapMode::kAuto;
@@ -89,6 +92,9 @@ struct Plan {
   MaxMemory memory;  // after balancing
   std::vector<PlanStep> steps;
   std::vector<PlanDevice> devices;
+  // Of each matrix that lies in RAM and is used on a GPU: the rows that the CPU multiplies where
+  // they lie, while the link brings the others.
+  double cpu_share = 0;
   Prediction load;
   std::optional<Prediction> first_token;  // after a prompt that fills the context
   Prediction token;                       // a step of the whole batch; without KV cache, a pass

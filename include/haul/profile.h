@@ -24,6 +24,7 @@ struct Profile {
   GpuProfile gpu;                  // of every GPU that is not listed
   std::map<int, GpuProfile> gpus;  // by device number
   double ram_bandwidth = 6e10;
+  double help_bandwidth = 3e10;  // of weights that the CPU multiplies while links are busy
   double cpu_operations = 1e12;
   double disk_bandwidth = 3e9;
   double hop = 2e-5;  // seconds to hand the work from one device to another

@@ -30,6 +30,8 @@ struct Inputs {
   // Of a model with an encoder: what it gave, and its padding.
   at::Tensor encoded = {};           // (B, E, C)
   at::Tensor encoded_attended = {};  // (B, E)
+
+  Inputs to(at::Device device) const;
 };
 
 class Model : public torch::nn::Module {

@@ -52,6 +52,15 @@ const Family* const kFamilies[] = {&kBertFamily, &kBloomFamily, &kGpt2Family, &k
 
 }  // namespace
 
+Inputs Inputs::to(at::Device device) const {
+  Inputs result = *this;
+  for (at::Tensor* tensor : {&result.ids, &result.positions, &result.attended, &result.types,
+                             &result.encoded, &result.encoded_attended}) {
+    if (tensor->defined()) *tensor = tensor->to(device);
+  }
+  return result;
+}
+
 at::Tensor Model::encode(const Inputs&) {
   throw Error(ErrorKind::kInternal, "a model without an encoder was asked to encode");
 }

@@ -25,6 +25,7 @@
 #include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/move_guard.h"
 #include "runtime/dispatch/offload_file.h"
+#include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/weight_store.h"
 
 namespace haul::runtime {
@@ -363,6 +364,19 @@ class Builder {
     return *lane;
   }
 
+  // The bytes that come where the CPU multiplies the rows behind them; 0: it does not.
+  Bytes part_of(std::size_t i) const {
+    const Unit& placed = unit(i);
+    const at::Tensor& tensor = placed.tensors.front();
+    const double share = placed_.plan.cpu_share;
+    if (share <= 0 || placed_.whole || placed.as_stored || !in_memory(i) ||
+        placed.runs_on.is_cpu() || tensor.dim() != 2) {
+      return 0;
+    }
+    const std::int64_t rows = rows_to_bring(tensor, placed.type, share);
+    return rows == tensor.size(0) ? 0 : placed.size / tensor.size(0) * rows;
+  }
+
   void change_tensors(std::size_t i) {
     if (leaves(i)) return;
     const Unit& placed = unit(i);
@@ -377,7 +391,7 @@ class Builder {
       Home home{data_[i], 0, 0, placed.size};
       if (!in_memory(i))
         home = {nullptr, store_->disk().open(files_[i].file), files_[i].offset, placed.size};
-      storage = store_->streamed(placed.name, placed.runs_on, placed.size, home);
+      storage = store_->streamed(placed.name, placed.runs_on, placed.size, home, part_of(i));
     }
     for (const at::Tensor& tensor : placed.tensors) {
       const c10::DimVector strides = placed.as_stored ? c10::DimVector(tensor.strides())

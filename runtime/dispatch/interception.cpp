@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include "haul/error.h"
+#include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/tensor_values.h"
 #include "runtime/dispatch/weight_store.h"
 
@@ -29,12 +30,14 @@ enum class Touch : std::uint8_t {
   kStatistics,  // likewise, and in training writes to running statistics, which its schema hides
   kView,        // makes another view of the same memory and looks at none of it
   kCopy,        // copies between devices by itself
+  kLinear,      // a linear layer, with which the CPU may help
 };
 
 // A view by its schema, which a real kernel keeps to; composite ops (reshape, contiguous) may copy.
 Touch touch_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.name() == "aten::copy_" || schema.name() == "aten::_to_copy") return Touch::kCopy;
+  if (schema.name() == "aten::linear") return Touch::kLinear;
   if (!schema.is_mutable() && schema.argumentIndexWithName("running_mean") &&
       schema.argumentIndexWithName("training")) {
     return Touch::kStatistics;
@@ -170,6 +173,23 @@ void keep_written(const c10::OperatorHandle& op, Arguments arguments, bool stati
   }
 }
 
+// A linear layer that the GPU and the CPU compute together, if this is one.
+bool run_together(Arguments arguments, const Found& found, torch::jit::Stack* stack) {
+  if (found.streamed.empty()) return false;
+  const at::Tensor& x = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  if (!is_split(x, weight)) return false;
+  const at::Tensor bias = arguments[2].isNone() ? at::Tensor() : arguments[2].toTensor();
+  std::vector<Weight*> others = found.streamed;  // a bias
+  std::erase(others, find_weight(weight));
+  OpLeases leases;
+  leases.take(others);
+  at::Tensor result = split_linear(x, weight, bias);
+  torch::jit::drop(*stack, arguments.size());
+  stack->emplace_back(std::move(result));
+  return true;
+}
+
 void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard guard(kMark);  // not back to here
   const Touch touch = cached_touch_of(op);
@@ -193,6 +213,11 @@ void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<c10::IValue> written;  // the call takes the arguments off the stack
   if (statistics || op.schema().is_mutable())
     written = Arguments(*stack).slice(stack->size() - count).vec();
+  if (touch == Touch::kLinear &&
+      run_together(Arguments(*stack).slice(stack->size() - count), found, stack)) {
+    if (found.several_devices) mark_outputs(op, stack);
+    return;
+  }
   OpLeases leases;
   leases.take(found.streamed);
   op.callBoxed(stack);

@@ -10,6 +10,7 @@
 
 #include "haul/error.h"
 #include "runtime/dispatch/model_tensors.h"
+#include "runtime/dispatch/split_linear.h"
 
 namespace haul::runtime {
 namespace {
@@ -43,7 +44,9 @@ void forget(void* context) {
     last = std::move(found->second);
     registry().weights.erase(found);
   }
-  if (last->streamer != nullptr) last->streamer->drop(last->number);
+  if (last->streamer == nullptr) return;
+  last->streamer->drop(last->number);
+  if (last->part >= 0) last->streamer->drop(last->part);
 }
 
 // Puts a pointer into the storage without touching who owns it.
@@ -96,6 +99,12 @@ std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor) {
 
 WeightStore::WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets)
     : map_(std::move(map)), main_device_(main_device), budgets_(budgets) {}
+
+SplitRoom& WeightStore::split_room() {
+  std::call_once(split_once_,
+                 [&] { split_room_ = std::make_unique<SplitRoom>(ledger(c10::kCPU)); });
+  return *split_room_;
+}
 
 WeightStore::~WeightStore() {
   forget_left();
@@ -203,12 +212,17 @@ c10::Storage WeightStore::resident(std::string name, c10::Device device, Bytes s
 }
 
 c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes size,
-                                   const Home& home) {
+                                   const Home& home, Bytes part) {
   Streamer* const streams = streamer(device);
   auto weight = std::make_unique<Weight>(name, device);
   weight->streamer = streams;
   weight->host = home.host;
-  weight->number = streams->add(std::move(name), home);
+  weight->number = streams->add(name, home);
+  if (part > 0) {
+    weight->part_size = part;
+    weight->part = streams->add(std::move(name), {home.host, 0, 0, part});
+    weight->helped = true;
+  }
   return storage(std::move(weight), size, nullptr);
 }
 
@@ -255,6 +269,7 @@ OpLeases::~OpLeases() {
 
 void keep_changes(Weight& weight) {
   const std::lock_guard lock(weight.mutex);
+  weight.helped = false;  // a part that came before is not what was written
   const Bytes size = weight.storage->nbytes();
   const bool has_home = weight.host != nullptr;
   if (!has_home) {

@@ -3,6 +3,7 @@
 // The memory of one dispatched model and the streamers that serve it. It lives as long as a storage
 // that it gave to the model does. Made by one thread, used by any.
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 
 namespace haul::runtime {
 
+class SplitRoom;
 class WeightStore;
 
 // One storage of a dispatched model.
@@ -31,6 +33,9 @@ struct Weight {
   c10::Device device;            // where it is used
   Streamer* streamer = nullptr;  // null: it lies there
   int number = -1;               // in the streamer
+  int part = -1;                 // likewise, its beginning alone; the CPU multiplies the rest
+  Bytes part_size = 0;
+  std::atomic<bool> helped = false;  // there is such a part, and it is as it was
   std::shared_ptr<WeightStore> store;
 
   c10::StorageImpl* storage = nullptr;
@@ -93,7 +98,12 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
 
   // A storage for a model's tensor: at `data` where it stays, or streamed.
   c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
-  c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home);
+  // The CPU helps with products of what lies in RAM behind the first `part` bytes; 0: it does not.
+  c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home,
+                        Bytes part = 0);
+
+  // Where the CPU and a GPU meet, made when it is first asked for.
+  SplitRoom& split_room();
 
   // Memory of the model that was where it belongs and is none of this store's, by its name.
   void add_left(std::string name, const c10::Storage& storage);
@@ -133,6 +143,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   bool offloaded_ = false;
   bool several_devices_ = false;
   std::weak_ptr<WeightStore> previous_;
+  std::once_flag split_once_;
+  std::unique_ptr<SplitRoom> split_room_;
 };
 
 std::string tier_name(c10::Device device);

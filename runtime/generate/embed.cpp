@@ -82,7 +82,8 @@ std::vector<float> LoadedModel::embed(std::span<const TokenId> ids) {
   const SentenceConfig& config = sentence_config(*state_);
   const at::NoGradGuard no_gradients;
   const models::Inputs inputs{runtime::one_sequence(ids, *state_)};
-  const at::Tensor hidden = state_->model->hidden(inputs).to(at::kCPU, at::kFloat)[0];  // (T, C)
+  const at::Tensor hidden =
+      state_->model->hidden(inputs.to(state_->device)).to(at::kCPU, at::kFloat)[0];  // (T, C)
   std::vector<at::Tensor> parts;
   for (const Pooling pooling : config.pooling) parts.push_back(pool(hidden, pooling));
   at::Tensor result = at::cat(parts);

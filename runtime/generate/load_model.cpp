@@ -125,6 +125,15 @@ Tokenizer tokenizer_of(const core::ModelFiles& files, std::int64_t vocabulary) {
   return tokenizer;
 }
 
+at::Device input_device(const Plan& plan) {
+  if (!plan.steps.empty()) return runtime::real_device(plan.steps.front().runs_on);
+  // A map whose time cannot be predicted. Weights that lie apart bring inputs to where they are.
+  for (const auto& [name, device] : plan.map) {
+    if (device != plan.map.front().second || !device.is_accelerator()) return at::kCPU;
+  }
+  return plan.map.empty() ? at::Device(at::kCPU) : runtime::real_device(plan.map.front().second);
+}
+
 // What the plan has beside the weights.
 void set_room_aside(LoadedModel::State* state) {
   runtime::WeightStore& store = *runtime::store_of(runtime::read_model(ModelRef(*state->model)));
@@ -182,6 +191,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
                          planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
   load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
+  state->device = input_device(state->plan);
   set_room_aside(state.get());
   state->load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -89,7 +89,7 @@ void Passes::set_inputs() {
 void Passes::encode_prompts() {
   models::Inputs inputs{ids_};
   inputs.attended = attended_;
-  encoded_ = state_.model->encode(inputs);
+  encoded_ = state_.model->encode(inputs.to(state_.device));
   encoded_attended_ = std::exchange(attended_, {});
   ids_ = at::full({ids_.size(0), 1}, static_cast<std::int64_t>(start_of(state_)), at::kLong);
   check_ids(ids_, state_);
@@ -100,7 +100,7 @@ at::Tensor Passes::forward(models::Inputs inputs) {
   inputs.last = 1;
   inputs.encoded = encoded_;
   inputs.encoded_attended = encoded_attended_;
-  at::Tensor logits = state_.model->forward(inputs);
+  at::Tensor logits = state_.model->forward(inputs.to(state_.device));
   cache_->advance(inputs.ids.size(1));
   return logits;
 }

@@ -20,6 +20,7 @@ namespace haul {
 
 struct LoadedModel::State {
   std::shared_ptr<models::Model> model;
+  at::Device device = at::kCPU;             // of its first layer, where inputs are needed
   std::shared_future<Tokenizer> tokenizer;  // read beside the weights; fails only when it is used
   std::string name;
   std::filesystem::path folder;  // where the model's files lie

@@ -15,8 +15,9 @@ const DeviceMap kInRam{{"", kCpuDevice}};
 const DeviceMap kOnGpu{{"", gpu(0)}};
 
 // A linear layer and a shortcut around another: inputs have to be on the GPU from the start.
-struct NetImpl : nn::Module {
-  NetImpl() {
+struct NetImpl : nn::Cloneable<NetImpl> {
+  NetImpl() { reset(); }
+  void reset() override {
     linear = register_module("linear", nn::Linear(512, 512));
     norm = register_module("norm", nn::BatchNorm1d(512));
     eval();

@@ -16,13 +16,10 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <gtest/gtest.h>
-#include <torch/utils.h>
 
-#include "core/describe/describe.h"
 #include "core/estimate/workspace.h"
-#include "haul/torch/dispatch.h"
 #include "haul/torch/model.h"
-#include "models/families/model.h"
+#include "tests/support/small_models.h"
 #include "tests/support/temporary_folder.h"
 
 namespace haul {
@@ -83,66 +80,12 @@ class CountingAllocator final : public c10::Allocator {
   std::atomic<std::int64_t> base_ = 0;
 };
 
-struct Family {
-  const char* name;
-  const char* config;
-  // The largest weight that many tokens are multiplied with: a matrix library (oneDNN with the Arm
-  // Compute Library) copies one of F32 to lay it out anew, which comes out of the workspace.
-  Bytes copied = 0;
-};
-
-// Weights of some MB, the largest of which are read past the page cache.
-constexpr Family kFamilies[] = {
-    {"gpt2", R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 192,
-      "n_layer": 4, "n_head": 4, "vocab_size": 3000, "n_positions": 128})"},
-    {"bert", R"({"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 192,
-      "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512,
-      "vocab_size": 3000, "max_position_embeddings": 128})",
-     Bytes{3000} * 192 * 4},
-    {"llama", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
-      "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
-      "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
-      "max_position_embeddings": 128, "tie_word_embeddings": false})",
-     Bytes{512} * 192 * 4},
-    {"mistral", R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
-      "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
-      "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
-      "max_position_embeddings": 128, "sliding_window": 20})",
-     Bytes{512} * 192 * 4},
-    {"qwen2", R"({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
-      "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
-      "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000,
-      "max_position_embeddings": 128, "use_sliding_window": true, "sliding_window": 16,
-      "max_window_layers": 2, "tie_word_embeddings": true})",
-     Bytes{512} * 192 * 4},
-    {"qwen3", R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-      "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "head_dim": 32,
-      "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 3000,
-      "max_position_embeddings": 128, "tie_word_embeddings": true})",
-     Bytes{512} * 192 * 4},
-    {"t5", R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
-      "d_model": 192, "d_kv": 48, "d_ff": 512, "num_layers": 3, "num_decoder_layers": 4,
-      "num_heads": 4, "vocab_size": 3000, "decoder_start_token_id": 0})"},
-    {"bloom", R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
-      "hidden_size": 192, "n_layer": 4, "n_head": 4, "vocab_size": 3000})",
-     Bytes{768} * 192 * 4},
-};
-
 enum class Place { kRam, kRamAndDisk, kDisk, kRandom };
 constexpr Place kPlaces[] = {Place::kRam, Place::kRamAndDisk, Place::kDisk, Place::kRandom};
 constexpr const char* kPlaceNames[] = {"RAM", "RAM and disk", "disk", "a random budget"};
 
 double megabytes(Bytes bytes) {
   return static_cast<double>(bytes) / 1e6;
-}
-
-void write_model(const fs::path& folder, const std::string& text) {
-  const core::Json json = core::parse_json(text, "config.json");
-  const Description description = core::describe_config(json, "config.json");
-  torch::manual_seed(3);
-  const auto model = models::make_model(core::ConfigReader(json, "config.json"), description);
-  save_model(ModelRef(*model), folder);
-  std::ofstream(folder / "config.json") << text;
 }
 
 const PlanDevice& ram_of(const Plan& plan) {
@@ -176,9 +119,9 @@ void use(LoadedModel& model) {
   model.generate(prompt, options);
 }
 
-class PlannedMemory : public testing::TestWithParam<std::tuple<Family, Dtype>> {
+class PlannedMemory : public testing::TestWithParam<std::tuple<test::SmallModel, Dtype>> {
  protected:
-  PlannedMemory() { write_model(folder.path(), std::get<0>(GetParam()).config); }
+  PlannedMemory() { test::write_model(folder.path(), std::get<0>(GetParam()).config); }
 
   ModelOptions options() const {
     ModelOptions options;
@@ -260,7 +203,7 @@ TEST_P(PlannedMemory, HasNoByteOfKvCacheTooMany) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFamilies, PlannedMemory,
-                         testing::Combine(testing::ValuesIn(kFamilies),
+                         testing::Combine(testing::ValuesIn(test::kSmallModels),
                                           testing::Values(Dtype::kF32, Dtype::kBF16)),
                          [](const auto& chosen) {
                            return std::string(std::get<0>(chosen.param).name) + "_" +

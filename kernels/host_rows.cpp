@@ -1,0 +1,54 @@
+#include "kernels/host_rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/Parallel.h>
+#include <c10/util/BFloat16.h>
+
+namespace haul::kernels {
+namespace {
+
+constexpr std::int64_t kAtOnce = 64;  // rows whose products stay in the first cache
+
+template <typename T>
+void multiply(const HostRows& rows, WeightType type, const float* vectors, std::int64_t count,
+              T* out) {
+  // A part for each thread, of whole groups of rows.
+  const std::int64_t threads = std::max(1, at::get_num_threads());
+  const std::int64_t grain = (rows.count / threads / kAtOnce + 1) * kAtOnce;
+  at::parallel_for(0, rows.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::array<float, kAtOnce * kMostVectors> sums;
+    for (std::int64_t first = begin; first < end; first += kAtOnce) {
+      const std::int64_t last = std::min(first + kAtOnce, end);
+      // The products land at [v * kAtOnce + row - first].
+      const auto* const matrix = static_cast<const T*>(rows.matrix) + first * rows.width;
+      const Rows part{type, matrix, static_cast<std::size_t>(rows.width), 0,
+                      static_cast<std::size_t>(last - first)};
+      row_products(part, vectors, static_cast<std::size_t>(count), sums.data(), kAtOnce);
+      for (std::int64_t v = 0; v < count; ++v) {
+        for (std::int64_t r = first; r < last; ++r) {
+          out[v * rows.count + r] =
+              static_cast<T>(sums[static_cast<std::size_t>(v * kAtOnce + r - first)]);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+bool has_host_rows(c10::ScalarType type) {
+  return type == c10::ScalarType::Float || type == c10::ScalarType::BFloat16;
+}
+
+void multiply_host_rows(const HostRows& rows, const float* vectors, std::int64_t vector_count,
+                        void* out) {
+  if (rows.type == c10::ScalarType::Float) {
+    multiply(rows, WeightType::kF32, vectors, vector_count, static_cast<float*>(out));
+  } else {
+    multiply(rows, WeightType::kBF16, vectors, vector_count, static_cast<c10::BFloat16*>(out));
+  }
+}
+
+}  // namespace haul::kernels

@@ -1,0 +1,220 @@
+#include "runtime/measure/machine.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "core/base/file.h"
+#include "kernels/host_rows.h"
+#include "runtime/tiers/disk_reader.h"
+#include "runtime/tiers/gpu.h"
+#include "runtime/tiers/slab.h"
+
+namespace haul::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 5;
+constexpr Bytes kPiece = 64 * kMiB;
+constexpr Bytes kHost = 1 * kGiB;  // beyond every cache
+constexpr std::int64_t kWidth = 4096;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The middle of some rounds, after one that does not count.
+template <typename Work>
+double median_seconds(Work work) {
+  work();
+  std::vector<double> times;
+  for (int i = 0; i < kRounds; ++i) {
+    const auto begin = Clock::now();
+    work();
+    times.push_back(seconds_since(begin));
+  }
+  std::sort(times.begin(), times.end());
+  return times[kRounds / 2];
+}
+
+std::unique_ptr<Slab> host_memory(Ledger& ledger, Bytes size, bool pinned) {
+  auto slab = std::make_unique<Slab>(c10::Device(c10::kCPU), size,
+                                     ledger.reserve(Tag::kStaging, size), pinned);
+  std::memset(slab->data(), 0, size);  // else all pages are one
+  return slab;
+}
+
+// All of the slab as the rows of one matrix, times a vector.
+class Products {
+ public:
+  explicit Products(const Slab& slab)
+      : rows_{c10::ScalarType::BFloat16, slab.data(), kWidth,
+              static_cast<std::int64_t>(slab.size() / kRowBytes)},
+        vector_(kWidth, 1.0F),
+        out_(static_cast<std::size_t>(rows_.count)) {}
+
+  void run() { kernels::multiply_host_rows(rows_, vector_.data(), 1, out_.data()); }
+  Bytes bytes() const { return static_cast<Bytes>(rows_.count) * kRowBytes; }
+
+ private:
+  static constexpr Bytes kRowBytes = kWidth * 2;
+
+  kernels::HostRows rows_;
+  std::vector<float> vector_;
+  std::vector<c10::BFloat16> out_;
+};
+
+double operations(c10::Device device, c10::ScalarType type, std::int64_t size) {
+  const auto options = at::TensorOptions().device(device).dtype(type);
+  const at::Tensor a = at::ones({size, size}, options);
+  const double seconds = median_seconds([&] {
+    const at::Tensor product = at::mm(a, a);
+    if (device.is_cuda()) wait_for(point_of_current_stream(device.index()));
+  });
+  return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) /
+         seconds;
+}
+
+// What a linear layer of one row reads.
+double memory_bandwidth(c10::Device device) {
+  constexpr std::int64_t kRows = (std::int64_t{1} << 30) / kWidth;  // 2 GB in half precision
+  const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
+  const at::Tensor weight = at::ones({kRows, kWidth}, options);
+  const at::Tensor x = at::ones({1, kWidth}, options);
+  const double seconds = median_seconds([&] {
+    const at::Tensor product = at::linear(x, weight);
+    wait_for(point_of_current_stream(device.index()));
+  });
+  return static_cast<double>(weight.nbytes()) / seconds;
+}
+
+// Copies to a GPU for as long as it lives.
+class BusyLink {
+ public:
+  BusyLink(int gpu, Ledger& ledger)
+      : host_(host_memory(ledger, 4 * kPiece, true)),
+        device_(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu)), kPiece,
+                ledger.reserve(Tag::kSlots, kPiece)),
+        copies_(gpu),
+        thread_([this](const std::stop_token& stop) {
+          GpuPoint before;
+          for (Bytes i = 0; !stop.stop_requested(); i = (i + 1) % 4) {
+            copies_.copy(device_.data(), host_->data() + i * kPiece, kPiece);
+            const GpuPoint now = copies_.point();
+            wait_for(before);  // one is always under way
+            before = now;
+          }
+        }) {}
+
+ private:
+  std::unique_ptr<Slab> host_;
+  Slab device_;
+  CopyStream copies_;
+  std::jthread thread_;
+};
+
+// Seconds from a GPU to the CPU and back, for what passes between layers; half of it is one hop.
+double hop_seconds(c10::Device gpu) {
+  const at::Tensor x = at::ones({1, kWidth}, at::TensorOptions().device(gpu));
+  return median_seconds([&] {
+           const at::Tensor back = x.to(c10::kCPU).to(gpu);
+           wait_for(point_of_current_stream(gpu.index()));
+         }) /
+         2;
+}
+
+void write_file(const fs::path& path, const Slab& bytes) {
+  core::write_file_atomically(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+double disk_bandwidth(const fs::path& folder, Slab& memory) {
+  struct Removed {
+    fs::path path;
+    ~Removed() {
+      std::error_code ignored;
+      fs::remove(path, ignored);
+    }
+  } const file{folder / fmt::format("haul-measure-{}", ::getpid())};
+  write_file(file.path, memory);
+  std::vector<double> rates;
+  for (int round = 0; round < 3; ++round) {
+    const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+    DiskReader reader;
+    const int opened = reader.open(file.path);
+    const Bytes size = memory.size() - 2 * kReadSlack;
+    const auto begin = Clock::now();
+    reader.read_now(opened, 0, size, memory.data() + kReadSlack);
+    rates.push_back(static_cast<double>(size) / seconds_since(begin));
+  }
+  std::sort(rates.begin(), rates.end());
+  return rates[1];
+}
+
+}  // namespace
+
+double link_bandwidth(int gpu, Bytes piece) {
+  constexpr Bytes kPieces = 8;
+  Ledger ledger("measure", std::nullopt);
+  const std::unique_ptr<Slab> host = host_memory(ledger, piece * kPieces, true);
+  const Slab device(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu)), piece * 2,
+                    ledger.reserve(Tag::kSlots, piece * 2));
+  CopyStream copies(gpu);
+  const double seconds = median_seconds([&] {
+    for (Bytes i = 0; i < kPieces; ++i) {
+      copies.copy(device.data() + piece * (i % 2), host->data() + piece * i, piece);
+    }
+    wait_for(copies.point());
+  });
+  return static_cast<double>(piece * kPieces) / seconds;
+}
+
+Profile measure_machine(const MeasureOptions& options) {
+  const c10::InferenceMode no_gradients;
+  Profile profile;
+  profile.measured = true;
+  Ledger ledger("measure", std::nullopt);
+  const std::unique_ptr<Slab> host = host_memory(ledger, kHost, false);
+  Products products(*host);
+  options.on_step("RAM");
+  profile.ram_bandwidth =
+      static_cast<double>(products.bytes()) / median_seconds([&] { products.run(); });
+  options.on_step("CPU");
+  profile.cpu_operations = operations(c10::kCPU, at::kFloat, 1024);
+  for (const Gpu& found : gpus()) {
+    options.on_step(fmt::format("GPU {}", found.index));
+    const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(found.index));
+    GpuProfile gpu;
+    gpu.memory_bandwidth = memory_bandwidth(device);
+    gpu.operations = operations(device, at::kBFloat16, 8192);
+    gpu.link_bandwidth = link_bandwidth(found.index, kPiece);
+    profile.gpus[found.index] = gpu;
+    if (found.index > 0) continue;
+    profile.gpu = gpu;
+    profile.hop = hop_seconds(device);
+    const BusyLink link(found.index, ledger);
+    profile.help_bandwidth =
+        static_cast<double>(products.bytes()) / median_seconds([&] { products.run(); });
+  }
+  options.on_step("disk");
+  profile.disk_bandwidth = disk_bandwidth(options.folder, *host);
+  return profile;
+}
+
+}  // namespace haul::runtime

@@ -1,0 +1,28 @@
+#pragma once
+
+// Measures what the planner's predictions rest on, by the code that will do the work: how fast this
+// machine reads RAM and disk, multiplies, and feeds its GPUs. Takes some seconds, 1 GB of RAM, 1 GB
+// of disk for a moment, and up to 2 GB of each GPU. One thread; the machine should have nothing
+// else to do.
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "haul/bytes.h"
+#include "haul/profile.h"
+
+namespace haul::runtime {
+
+struct MeasureOptions {
+  std::filesystem::path folder;  // on the disk that counts
+  std::function<void(const std::string&)> on_step = [](const std::string&) {};
+};
+
+// Throws Error(kResource) where memory or disk is missing for it.
+Profile measure_machine(const MeasureOptions& options);
+
+// Bytes a second from pinned RAM to a GPU, in pieces of this size.
+double link_bandwidth(int gpu, Bytes piece);
+
+}  // namespace haul::runtime

@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "haul/torch/dispatch.h"
+#include "haul/torch/empty_weights.h"
+#include "runtime/dispatch/split_linear.h"
+#include "tests/support/temporary_folder.h"
+
+namespace haul {
+namespace {
+
+namespace nn = torch::nn;
+
+const at::Device kGpu(at::kCUDA, 0);
+constexpr std::int64_t kWidth = 1536;
+constexpr std::int64_t kHeight = 2048;
+
+// Two layers, with a bias and without; the second is too small to be split.
+nn::Sequential made() {
+  return nn::Sequential(nn::Linear(nn::LinearOptions(kWidth, kHeight).bias(true)),
+                        nn::Linear(nn::LinearOptions(kHeight, 32).bias(false)));
+}
+
+class SplitLinear : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  SplitLinear() {
+    torch::manual_seed(4);
+    original = made();
+    original->to(GetParam());
+    save_model(original, folder.path());
+    original->to(kGpu);
+  }
+
+  // All of it in RAM for the GPU, where the CPU takes a share.
+  nn::Sequential loaded(double cpu_share) const {
+    const EmptyWeights scope;
+    nn::Sequential model = made();
+    Plan plan;
+    plan.map = {{"", kCpuDevice}};
+    plan.cpu_share = cpu_share;
+    LoadOptions options;
+    options.main_device = kGpu;
+    options.dtype = GetParam() == at::kFloat ? Dtype::kF32 : Dtype::kBF16;
+    load_checkpoint_in_model(model, folder.path(), plan, options);
+    return model;
+  }
+
+  at::Tensor random_rows(std::int64_t rows) const {
+    return torch::randn({rows, kWidth}).to(kGpu, GetParam());
+  }
+  const at::Tensor& weight() const { return original->ptr<nn::LinearImpl>(0)->weight; }
+  Bytes bytes() const {
+    Bytes sum = 0;
+    for (const at::Tensor& tensor : original->parameters()) sum += tensor.nbytes();
+    return sum;
+  }
+
+  test::TemporaryFolder folder;
+  nn::Sequential original;
+};
+
+// Each result is off by no more than the sum of its terms' sizes allows.
+void expect_near(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& terms) {
+  const double bound = found.scalar_type() == at::kFloat ? kWidth * 0x1p-23 : 0x1p-7;
+  const at::Tensor excess = (found - expected).abs().to(at::kFloat) - terms * bound;
+  EXPECT_LE(excess.max().item<double>(), 0);
+}
+
+TEST_P(SplitLinear, GivesWhatTheGpuAloneGivesAndBringsLess) {
+  const at::NoGradGuard no_gradients;
+  nn::Sequential model = loaded(0.5);
+  for (const std::int64_t rows : {1, 2, 3, 4}) {
+    const at::Tensor x = random_rows(rows);
+    const Bytes before = dispatch_report(model).bytes_moved;
+    const at::Tensor found = model->ptr<nn::LinearImpl>(0)->forward(x);
+    const at::Tensor expected = original->ptr<nn::LinearImpl>(0)->forward(x);
+    const at::Tensor terms = x.to(at::kFloat).abs().matmul(weight().to(at::kFloat).abs().t()) + 1;
+    EXPECT_TRUE(found.is_cuda());
+    EXPECT_EQ(found.sizes(), expected.sizes());
+    expect_near(found, expected, terms);
+    if (rows > 1) {  // the order of use is known
+      EXPECT_LT(dispatch_report(model).bytes_moved - before, bytes() * 7 / 10);
+    }
+  }
+}
+
+TEST_P(SplitLinear, LeavesManyRowsAndGradientsToTheGpu) {
+  nn::Sequential model = loaded(0.5);
+  const at::Tensor many = random_rows(5);
+  {
+    const at::NoGradGuard no_gradients;
+    EXPECT_TRUE(model->forward(many).equal(original->forward(many)));
+  }
+  const at::Tensor one = random_rows(1);
+  EXPECT_TRUE(model->forward(one).equal(original->forward(one)));
+}
+
+TEST_P(SplitLinear, DoesNotUseWhatWasBroughtBeforeAWeightChanged) {
+  const at::NoGradGuard no_gradients;
+  nn::Sequential model = loaded(0.5);
+  const at::Tensor x = random_rows(1);
+  model->forward(x);
+  for (nn::Sequential some : {model, original}) some->ptr<nn::LinearImpl>(0)->weight.mul_(2);
+  EXPECT_TRUE(model->forward(x).equal(original->forward(x)));
+}
+
+TEST(RowsToBring, AreAllWhereHelpIsOfNoUse) {
+  const at::Tensor large = at::empty({4096, 1024});
+  EXPECT_EQ(runtime::rows_to_bring(large, at::kFloat, 0.25), 3072);
+  EXPECT_EQ(runtime::rows_to_bring(large, at::kFloat, 0.999), 16);
+  EXPECT_EQ(runtime::rows_to_bring(large, at::kHalf, 0.5), 4096);
+  EXPECT_EQ(runtime::rows_to_bring(at::empty({16, 64}), at::kFloat, 0.5), 16);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SplitLinear, testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& each) { return at::toString(each.param); });
+
+}  // namespace
+}  // namespace haul

@@ -1,0 +1,172 @@
+// Every family on a GPU, with its weights there, in RAM and on disk: what all of it on the GPU
+// gives, bit by bit; about what the CPU gives; in the memory that the plan says.
+
+#include <cstdlib>
+#include <fstream>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/randint.h>
+#include <gtest/gtest.h>
+
+#include "haul/torch/model.h"
+#include "runtime/tiers/gpu.h"
+#include "tests/support/small_models.h"
+#include "tests/support/temporary_folder.h"
+
+namespace haul {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kContext = 96;
+constexpr TokenId kPrompt = 7;
+
+// A machine on which nobody would let the CPU compute, but for the rows that it helps with.
+void write_profile(const fs::path& path, double help) {
+  Profile profile;
+  profile.ram_bandwidth = 1e6;
+  profile.cpu_operations = 1e6;
+  profile.help_bandwidth = help;
+  std::ofstream(path) << haul::write_profile(profile);
+  ::setenv("HAUL_PROFILE", path.c_str(), 1);
+}
+
+const PlanDevice& gpu_of(const Plan& plan) {
+  for (const PlanDevice& device : plan.devices) {
+    if (device.device == gpu(0)) return device;
+  }
+  throw std::runtime_error("a plan without a GPU");
+}
+
+struct Answers {
+  at::Tensor logits;         // of two sequences
+  std::vector<TokenId> ids;  // greedy
+  DispatchReport report;
+  Plan plan;
+};
+
+class GpuFamilies : public testing::TestWithParam<std::tuple<test::SmallModel, Dtype>> {
+ protected:
+  GpuFamilies() {
+    test::write_model(folder.path(), std::get<0>(GetParam()).config);
+    write_profile(folder.path() / "profile.json", 1);
+  }
+
+  ModelOptions options(const std::string& memory) const {
+    ModelOptions result;
+    result.log = [](const std::string&) {};
+    result.context = kContext;
+    result.dtype = std::get<1>(GetParam());
+    result.offload_folder = folder.path() / "offload";
+    result.max_memory = parse_max_memory(memory);
+    return result;
+  }
+  Answers answers(const ModelOptions& options) const {
+    torch::manual_seed(5);
+    const at::Tensor ids = at::randint(3, 2900, {2, 12}, at::kLong);
+    LoadedModel model = load_model(folder.path().string(), options);
+    Answers result;
+    result.logits = model.forward(ids);
+    if (model.task() == Task::kGenerate) {
+      GenerateOptions generate;
+      generate.temperature = 0;
+      generate.max_new_tokens = 24;
+      result.ids = model.generate(std::vector<TokenId>(8, kPrompt), generate).ids;
+    }
+    result.report = model.report();
+    result.plan = model.plan();
+    return result;
+  }
+  // So that a part of the weights does not fit onto the GPU.
+  std::string budget_for(const Plan& resident, double share, const std::string& others) const {
+    const PlanDevice& device = gpu_of(resident);
+    const auto weights = static_cast<Bytes>(share * static_cast<double>(device.weights));
+    return "0=" + std::to_string(device.used() - device.weights + weights) + others;
+  }
+
+  test::TemporaryFolder folder{fs::current_path()};
+};
+
+double largest(const at::Tensor& tensor) {
+  return tensor.abs().max().item<double>();
+}
+
+TEST_P(GpuFamilies, GiveTheSameWhereverTheirWeightsLie) {
+  const Answers cpu = answers(options("cpu=10GB"));
+  const Answers resident = answers(options("0=10GB,cpu=10GB"));
+  EXPECT_EQ(resident.report.bytes_moved, 0U);
+  const double bound = std::get<1>(GetParam()) == Dtype::kF32 ? 1e-4 : 0.04;
+  EXPECT_LE(largest(resident.logits - cpu.logits), bound * largest(cpu.logits));
+  for (const char* others : {",cpu=10GB", ""}) {
+    SCOPED_TRACE(*others != '\0' ? "the rest in RAM" : "the rest on disk");
+    const Answers away = answers(options(budget_for(resident.plan, 0.6, others)));
+    EXPECT_GT(away.report.bytes_moved, 0U);
+    EXPECT_TRUE(away.logits.equal(resident.logits));
+    EXPECT_EQ(away.ids, resident.ids);
+    for (const TierUse& tier : away.report.tiers) {
+      if (tier.tier != "GPU 0") continue;
+      EXPECT_LE(tier.peak, tier.planned);
+      EXPECT_GE(static_cast<double>(tier.peak), 0.98 * static_cast<double>(tier.planned));
+    }
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<test::SmallModel, Dtype>>& info) {
+  return std::string(std::get<0>(info.param).name) + "_" +
+         (std::get<1>(info.param) == Dtype::kF32 ? "F32" : "BF16");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuFamilies,
+                         testing::Combine(testing::ValuesIn(test::kSmallModels),
+                                          testing::Values(Dtype::kF32, Dtype::kBF16)),
+                         name_of);
+
+// Matrices that are large enough to be worth it.
+constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 4,
+  "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 3000,
+  "max_position_embeddings": 128, "tie_word_embeddings": false})";
+
+TEST(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
+  const test::TemporaryFolder folder{fs::current_path()};
+  test::write_model(folder.path(), kLlama);
+  const auto run = [&](double help, std::int64_t batch) {
+    write_profile(folder.path() / "profile.json", help);
+    ModelOptions options;
+    options.log = [](const std::string&) {};
+    options.context = kContext;
+    options.batch = batch;
+    options.dtype = Dtype::kF32;
+    options.max_memory = parse_max_memory("0=2GB,cpu=10GB");
+    Plan plan;
+    options.on_plan = [&](const Plan& made) { plan = made; };
+    {  // a budget that leaves most of it in RAM
+      const Plan resident = load_model(folder.path().string(), options).plan();
+      const PlanDevice& device = gpu_of(resident);
+      options.max_memory = parse_max_memory(
+          "0=" + std::to_string(device.used() - device.weights + device.weights / 4) + ",cpu=10GB");
+    }
+    LoadedModel model = load_model(folder.path().string(), options);
+    GenerateOptions generate;
+    generate.temperature = 0;
+    generate.max_new_tokens = 16;
+    std::vector<std::vector<TokenId>> prompts;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      prompts.emplace_back(8, static_cast<TokenId>(kPrompt + i));
+    }
+    std::vector<std::vector<TokenId>> ids;
+    for (const Generated& one : model.generate_batch(prompts, generate)) ids.push_back(one.ids);
+    return std::tuple(ids, plan.cpu_share, model.report().bytes_moved);
+  };
+  for (const std::int64_t batch : {1, 3}) {
+    const auto [alone, no_share, all_bytes] = run(1, batch);
+    const auto [helped, share, fewer_bytes] = run(2.5e10, batch);
+    EXPECT_LT(no_share, 1e-6);
+    EXPECT_NEAR(share, 0.5, 1e-9);
+    EXPECT_LT(static_cast<double>(fewer_bytes), 0.75 * static_cast<double>(all_bytes));
+    EXPECT_EQ(helped, alone);
+  }
+}
+
+}  // namespace
+}  // namespace haul
