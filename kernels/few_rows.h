@@ -1,20 +1,31 @@
 #pragma once
 
-// A linear layer for a few rows of input, which is what decoding asks for: on the CPU at the speed
-// of memory, where torch's is far from it.
+// Linear layers for a few rows of input, which is what decoding asks for, and what follows them: on
+// the CPU at the speed of memory, where torch's are far from it. Pure.
 
 #include <optional>
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/row_math.h"
+
 namespace haul::kernels {
 
-// Whether there is a way that is faster than torch's: few rows, on the CPU, no gradient asked for.
-bool has_few_rows(const at::Tensor& x, const at::Tensor& weight);
+// x (…, in) times weight (out, in), and bias (out) and then residual (…, out) added where they are
+// defined. By the operator haul::few_rows for few rows, else by torch's linear.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {},
+                  const at::Tensor& residual = {});
+at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        const at::Tensor& residual);
 
-// As at::linear, by an operator of its own, so that a weight which lies elsewhere comes as it does
-// for any other. REQUIRES: has_few_rows(x, weight).
-at::Tensor linear_of_few_rows(const at::Tensor& x, const at::Tensor& weight,
-                              const std::optional<at::Tensor>& bias);
+// curve(gate) * linear(x, weight, bias), by haul::gated_rows for few rows. `gate` (…, out); its
+// memory is free before the product begins, if nobody else has it.
+at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        at::Tensor gate, Curve curve);
+at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                              at::Tensor gate, Curve curve);
+
+// Whether the operators serve: few rows, and as has_own_ops says. `other` is the gate or residual.
+bool has_few_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& other = {});
 
 }  // namespace haul::kernels

@@ -1,10 +1,14 @@
 #include "models/blocks/attention.h"
 
+#include <cmath>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
+
+#include "kernels/attend_one.h"
 
 namespace haul::models {
 
@@ -64,11 +68,9 @@ at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const Atten
   const std::int64_t head_size = queries.size(3);
   const std::int64_t kv_heads = seen.keys.size(1);
   const std::int64_t share = heads / kv_heads;
-  if (share > 1 && tokens == 1 && !mask.values.defined()) {
-    // The heads that share keys are as good as tokens of one head: nothing is copied.
-    const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});
-    return at::scaled_dot_product_attention(grouped, seen.keys, seen.values, {}, 0.0, false, scale)
-        .reshape({batch, 1, heads * head_size});
+  if (tokens == 1) {
+    const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(head_size)));
+    return kernels::attend_one(queries, seen.keys, seen.values, mask.values, factor);
   }
   const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)
     if (share == 1) return x;

@@ -3,8 +3,11 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 namespace haul::kernels {
@@ -31,13 +34,12 @@ void expect_the_same(const Case& item, at::ScalarType type) {
   const at::Tensor bias = at::randn({item.height}).to(type);
   ASSERT_TRUE(has_few_rows(x, weight));
   for (const bool biased : {false, true}) {
-    const std::optional<at::Tensor> added = biased ? std::optional(bias) : std::nullopt;
-    const at::Tensor found = linear_of_few_rows(x, weight, added);
+    const at::Tensor added = biased ? bias : at::Tensor();
+    const at::Tensor found = linear(x, weight, added);
     EXPECT_EQ(found.scalar_type(), type);
     EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, item.rows, item.height}));
-    std::optional<at::Tensor> wide;
-    if (biased) wide = bias.to(at::kDouble);
-    const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble), wide);
+    const at::Tensor wide = biased ? bias.to(at::kDouble) : at::Tensor();
+    const at::Tensor exact = plain_linear(x.to(at::kDouble), weight.to(at::kDouble), wide, {});
     const at::Tensor away = (found.to(at::kDouble) - exact).abs();
     EXPECT_TRUE((away <= tolerance(x, weight, exact)).all().item<bool>())
         << item.rows << " x " << item.width << " x " << item.height;
@@ -61,13 +63,55 @@ TEST(FewRows, AreTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
   const at::Tensor weight = at::randn({1001, 577});
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const at::Tensor alone = linear_of_few_rows(x, weight, std::nullopt);
+  const at::Tensor alone = linear(x, weight);
   at::set_num_threads(2);
-  EXPECT_TRUE(linear_of_few_rows(x, weight, std::nullopt).equal(alone));
+  EXPECT_TRUE(linear(x, weight).equal(alone));
   at::set_num_threads(before);
   for (std::int64_t row = 0; row < 4; ++row) {
-    const at::Tensor one = linear_of_few_rows(x.narrow(0, row, 1), weight, std::nullopt);
+    const at::Tensor one = linear(x.narrow(0, row, 1), weight);
     EXPECT_TRUE(one.equal(alone.narrow(0, row, 1)));
+  }
+}
+
+TEST(FewRows, AddAResidualAsASumAfterThemWould) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t rows : {1, 3}) {
+      const at::Tensor x = at::randn({rows, 1, 70}).to(type);
+      const at::Tensor weight = at::randn({300, 70}).to(type);
+      const at::Tensor bias = at::randn({300}).to(type);
+      const at::Tensor residual = at::randn({rows, 1, 300}).to(type);
+      const at::Tensor found = linear(x, weight, bias, residual);
+      EXPECT_EQ(found.sizes(), residual.sizes());
+      EXPECT_TRUE(found.equal(residual + linear(x, weight, bias)));
+    }
+  }
+}
+
+TEST(FewRows, AreGatedByACurve) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+      for (const std::int64_t height : {1, 7, 300}) {
+        const at::Tensor x = at::randn({1, 3, 70}).to(type);
+        const at::Tensor weight = at::randn({height, 70}).to(type);
+        const at::Tensor bias = at::randn({height}).to(type);
+        const at::Tensor gate = (4 * at::randn({1, 3, height})).to(type);
+        const at::Tensor found = gated_linear(x, weight, bias, gate, curve);
+        const at::Tensor plain = plain_gated_linear(x, weight, bias, gate, curve);
+        EXPECT_EQ(found.scalar_type(), type);
+        const double relative = type == at::kFloat ? 1e-5 : 0.02;
+        EXPECT_TRUE(at::allclose(found, plain, relative, 4 * relative)) << height;
+      }
+    }
+  }
+}
+
+TEST(FewRows, GatesFarAwayAreClosedOrOpen) {
+  const at::Tensor x = at::ones({1, 1});
+  const at::Tensor weight = at::ones({4, 1});
+  const at::Tensor gate = at::tensor({-1e4F, -100.0F, 100.0F, 1e4F}).unsqueeze(0);
+  for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+    const at::Tensor found = gated_linear(x, weight, {}, gate, curve);
+    EXPECT_TRUE(at::allclose(found, plain_gated_linear(x, weight, {}, gate, curve), 1e-6, 1e-30));
   }
 }
 
@@ -78,6 +122,7 @@ TEST(FewRows, LeaveTheRestToTorch) {
   EXPECT_FALSE(has_few_rows(at::randn({0, 8}), weight));
   EXPECT_FALSE(has_few_rows(at::randn({1, 8}, at::kDouble), weight.to(at::kDouble)));
   EXPECT_FALSE(has_few_rows(at::randn({1, 8}, at::kBFloat16), weight));
+  EXPECT_FALSE(has_few_rows(at::randn({1, 8}), weight, at::randn({1, 8}, at::kBFloat16)));
   EXPECT_FALSE(has_few_rows(at::randn({1, 8}), weight.detach().clone().requires_grad_()));
 }
 
