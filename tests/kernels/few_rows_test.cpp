@@ -35,7 +35,7 @@ void expect_the_same(const Case& item, at::ScalarType type) {
   ASSERT_TRUE(has_few_rows(x, weight));
   for (const bool biased : {false, true}) {
     const at::Tensor added = biased ? bias : at::Tensor();
-    const at::Tensor found = linear(x, weight, added);
+    const at::Tensor found = kernels::linear(x, weight, added);
     EXPECT_EQ(found.scalar_type(), type);
     EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, item.rows, item.height}));
     const at::Tensor wide = biased ? bias.to(at::kDouble) : at::Tensor();
@@ -63,12 +63,12 @@ TEST(FewRows, AreTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
   const at::Tensor weight = at::randn({1001, 577});
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const at::Tensor alone = linear(x, weight);
+  const at::Tensor alone = kernels::linear(x, weight);
   at::set_num_threads(2);
-  EXPECT_TRUE(linear(x, weight).equal(alone));
+  EXPECT_TRUE(kernels::linear(x, weight).equal(alone));
   at::set_num_threads(before);
   for (std::int64_t row = 0; row < 4; ++row) {
-    const at::Tensor one = linear(x.narrow(0, row, 1), weight);
+    const at::Tensor one = kernels::linear(x.narrow(0, row, 1), weight);
     EXPECT_TRUE(one.equal(alone.narrow(0, row, 1)));
   }
 }
@@ -80,9 +80,9 @@ TEST(FewRows, AddAResidualAsASumAfterThemWould) {
       const at::Tensor weight = at::randn({300, 70}).to(type);
       const at::Tensor bias = at::randn({300}).to(type);
       const at::Tensor residual = at::randn({rows, 1, 300}).to(type);
-      const at::Tensor found = linear(x, weight, bias, residual);
+      const at::Tensor found = kernels::linear(x, weight, bias, residual);
       EXPECT_EQ(found.sizes(), residual.sizes());
-      EXPECT_TRUE(found.equal(residual + linear(x, weight, bias)));
+      EXPECT_TRUE(found.equal(residual + kernels::linear(x, weight, bias)));
     }
   }
 }
