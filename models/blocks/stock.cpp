@@ -1,13 +1,12 @@
 #include "models/blocks/stock.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
 #include "haul/error.h"
-#include "kernels/few_rows.h"
+#include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 
 namespace haul::models {
@@ -54,10 +53,10 @@ at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tenso
   return kernels::linear(x, weight, bias, residual);
 }
 
-at::Tensor QuickLinearImpl::gated_by(at::Tensor gate, const Activation& act, const at::Tensor& x) {
-  if (act.curve) return kernels::gated_linear(x, weight, bias, std::move(gate), *act.curve);
-  gate = act(gate);
-  return gate * kernels::linear(x, weight, bias);
+at::Tensor QuickLinearImpl::gated_by(const at::Tensor& gate, const Activation& act,
+                                     const at::Tensor& x) {
+  if (act.curve) return kernels::gated_linear(x, weight, bias, gate, *act.curve);
+  return act(gate) * kernels::linear(x, weight, bias);
 }
 
 SharingLinear linear(const ModuleSpec& parent, std::string_view name) {

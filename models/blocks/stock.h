@@ -43,7 +43,7 @@ class QuickLinearImpl : public Sharing<torch::nn::LinearImpl> {
   // residual + forward(x)
   at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x);
   // act(gate) * forward(x)
-  at::Tensor gated_by(at::Tensor gate, const Activation& act, const at::Tensor& x);
+  at::Tensor gated_by(const at::Tensor& gate, const Activation& act, const at::Tensor& x);
 };
 using SharingLinear = torch::nn::ModuleHolder<QuickLinearImpl>;
 using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImpl>>;

@@ -1,4 +1,4 @@
-#include "kernels/few_rows.h"
+#include "kernels/linear.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -32,7 +32,6 @@ void expect_the_same(const Case& item, at::ScalarType type) {
   const at::Tensor x = at::randn({1, item.rows, item.width}).to(type);
   const at::Tensor weight = at::randn({item.height, item.width}).to(type);
   const at::Tensor bias = at::randn({item.height}).to(type);
-  ASSERT_TRUE(has_few_rows(x, weight));
   for (const bool biased : {false, true}) {
     const at::Tensor added = biased ? bias : at::Tensor();
     const at::Tensor found = kernels::linear(x, weight, added);
@@ -46,9 +45,9 @@ void expect_the_same(const Case& item, at::ScalarType type) {
   }
 }
 
-TEST(FewRows, GiveWhatALinearLayerGives) {
+TEST(Linear, GivesWhatTorchsGives) {
   at::manual_seed(7);
-  for (const std::int64_t rows : {1, 2, 3, 4}) {
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
     for (const std::int64_t width : {1, 3, 4, 7, 16, 33, 576, 1000}) {
       for (const std::int64_t height : {1, 2, 5, 8, 9, 300}) {
         expect_the_same({rows, width, height}, at::kFloat);
@@ -58,7 +57,7 @@ TEST(FewRows, GiveWhatALinearLayerGives) {
   }
 }
 
-TEST(FewRows, AreTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
+TEST(Linear, OfFewRowsGivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
   const at::Tensor x = at::randn({4, 577});
   const at::Tensor weight = at::randn({1001, 577});
   const int before = at::get_num_threads();
@@ -73,7 +72,7 @@ TEST(FewRows, AreTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
   }
 }
 
-TEST(FewRows, AddAResidualAsASumAfterThemWould) {
+TEST(Linear, AddsAResidualAsASumAfterItWould) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const std::int64_t rows : {1, 3}) {
       const at::Tensor x = at::randn({rows, 1, 70}).to(type);
@@ -87,25 +86,25 @@ TEST(FewRows, AddAResidualAsASumAfterThemWould) {
   }
 }
 
-TEST(FewRows, AreGatedByACurve) {
+TEST(GatedLinear, IsTheSameAsOfTorchsOps) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
-      for (const std::int64_t height : {1, 7, 300}) {
-        const at::Tensor x = at::randn({1, 3, 70}).to(type);
+      for (const auto& [rows, height] : {std::pair{1, 1}, {3, 7}, {3, 300}, {9, 300}}) {
+        const at::Tensor x = at::randn({1, rows, 70}).to(type);
         const at::Tensor weight = at::randn({height, 70}).to(type);
         const at::Tensor bias = at::randn({height}).to(type);
-        const at::Tensor gate = (4 * at::randn({1, 3, height})).to(type);
+        const at::Tensor gate = (4 * at::randn({1, rows, height})).to(type);
         const at::Tensor found = gated_linear(x, weight, bias, gate, curve);
         const at::Tensor plain = plain_gated_linear(x, weight, bias, gate, curve);
         EXPECT_EQ(found.scalar_type(), type);
         const double relative = type == at::kFloat ? 1e-5 : 0.02;
-        EXPECT_TRUE(at::allclose(found, plain, relative, 4 * relative)) << height;
+        EXPECT_TRUE(at::allclose(found, plain, relative, 4 * relative)) << rows << " x " << height;
       }
     }
   }
 }
 
-TEST(FewRows, GatesFarAwayAreClosedOrOpen) {
+TEST(GatedLinear, GatesFarAwayAreClosedOrOpen) {
   const at::Tensor x = at::ones({1, 1});
   const at::Tensor weight = at::ones({4, 1});
   const at::Tensor gate = at::tensor({-1e4F, -100.0F, 100.0F, 1e4F}).unsqueeze(0);
@@ -115,15 +114,27 @@ TEST(FewRows, GatesFarAwayAreClosedOrOpen) {
   }
 }
 
-TEST(FewRows, LeaveTheRestToTorch) {
-  const at::Tensor weight = at::randn({8, 8});
-  EXPECT_TRUE(has_few_rows(at::randn({2, 2, 8}), weight));
-  EXPECT_FALSE(has_few_rows(at::randn({5, 8}), weight));
-  EXPECT_FALSE(has_few_rows(at::randn({0, 8}), weight));
-  EXPECT_FALSE(has_few_rows(at::randn({1, 8}, at::kDouble), weight.to(at::kDouble)));
-  EXPECT_FALSE(has_few_rows(at::randn({1, 8}, at::kBFloat16), weight));
-  EXPECT_FALSE(has_few_rows(at::randn({1, 8}), weight, at::randn({1, 8}, at::kBFloat16)));
-  EXPECT_FALSE(has_few_rows(at::randn({1, 8}), weight.detach().clone().requires_grad_()));
+TEST(Linear, OfManyRowsTakesABiasAndAResidual) {
+  const at::Tensor x = at::randn({2, 20, 70});
+  const at::Tensor weight = at::randn({30, 70});
+  const at::Tensor all[] = {{}, at::randn({30}), at::randn({2, 20, 30})};
+  for (const at::Tensor& bias : {all[0], all[1]}) {
+    for (const at::Tensor& residual : {all[0], all[2]}) {
+      const at::Tensor found = kernels::linear(x, weight, bias, residual);
+      EXPECT_TRUE(at::allclose(found, plain_linear(x, weight, bias, residual), 1e-4, 1e-4));
+    }
+  }
+}
+
+TEST(Linear, LeavesGradientsAndOtherDtypesToTorch) {
+  const at::Tensor x = at::randn({1, 8});
+  const at::Tensor weight = at::randn({8, 8}).requires_grad_();
+  kernels::linear(x, weight).sum().backward();
+  EXPECT_TRUE(weight.grad().defined());
+  const at::Tensor wide = at::randn({1, 8}, at::kDouble);
+  EXPECT_EQ(kernels::linear(wide, wide).scalar_type(), at::kDouble);
+  const at::Tensor plain = weight.detach();
+  EXPECT_EQ(kernels::linear(x, plain, {}, wide).scalar_type(), at::kDouble);
 }
 
 }  // namespace
