@@ -1,13 +1,12 @@
 #include "kernels/few_rows.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
 
+#include "kernels/own_ops.h"
 #include "kernels/row_products.h"
 
 namespace haul::kernels {
@@ -15,64 +14,86 @@ namespace {
 
 constexpr std::int64_t kPartBytes = 32 << 10;  // of weights, that are worth a thread
 
-WeightType weight_type(const at::Tensor& weight) {
-  return weight.scalar_type() == at::kFloat ? WeightType::kF32 : WeightType::kBF16;
+// A part of a row of output.
+struct Part {
+  std::int64_t at;      // where it is in the whole output
+  std::int64_t column;  // and in its row
+  std::int64_t count;
+};
+
+// Rounded as torch's ops would one after the other. `products` may be `out`.
+template <typename T>
+void finish_part(const Finish& finish, const Part& part, float* products, T* out) {
+  const auto add = [&](const at::Tensor& numbers, std::int64_t at) {
+    if (!numbers.defined()) return;
+    const float* const added = numbers.const_data_ptr<float>() + at;
+    for (std::int64_t i = 0; i < part.count; ++i) products[i] += added[i];
+  };
+  add(finish.bias, part.column);
+  if constexpr (!std::is_same_v<T, float>) {
+    for (std::int64_t i = 0; i < part.count; ++i) products[i] = static_cast<T>(products[i]);
+  }
+  add(finish.residual, part.at);
+  if (finish.gate.defined()) {
+    gate_row(finish.gate.const_data_ptr<float>() + part.at, finish.curve,
+             static_cast<std::size_t>(part.count), products);
+  }
+  if constexpr (!std::is_same_v<T, float>) {
+    for (std::int64_t i = 0; i < part.count; ++i) out[i] = static_cast<T>(products[i]);
+  }
 }
 
-at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight,
-                    const std::optional<at::Tensor>& bias) {
-  const std::int64_t width = weight.size(1);
-  const std::int64_t height = weight.size(0);
-  const at::Tensor vectors = x.reshape({-1, width}).to(at::kFloat).contiguous();
-  at::Tensor out = at::empty({vectors.size(0), height}, vectors.options());
-  const at::Tensor matrix = weight.contiguous();
-  Rows rows{weight_type(matrix), matrix.const_data_ptr(), static_cast<std::size_t>(width), 0, 0};
-  const std::int64_t grain = std::max<std::int64_t>(
-      8, kPartBytes / std::max<std::int64_t>(1, width * matrix.element_size()));
+template <typename T>
+void fill(const at::Tensor& vectors, const at::Tensor& matrix, const Finish& finish,
+          at::Tensor& products, at::Tensor& out) {
+  const std::int64_t width = matrix.size(1);
+  const std::int64_t height = matrix.size(0);
+  const std::int64_t count = vectors.numel() / width;
+  const Rows rows{std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16,
+                  matrix.const_data_ptr(), static_cast<std::size_t>(width), 0, 0};
+  const std::int64_t grain =
+      std::max<std::int64_t>(8, kPartBytes / (width * matrix.element_size()));
+  const float* const from = vectors.const_data_ptr<float>();
+  auto* const sums = products.mutable_data_ptr<float>();
+  auto* const to = out.mutable_data_ptr<T>();
   at::parallel_for(0, height, grain, [&](std::int64_t begin, std::int64_t end) {
-    Rows part = rows;
-    part.begin = static_cast<std::size_t>(begin);
-    part.end = static_cast<std::size_t>(end);
-    const auto stride = static_cast<std::size_t>(height);
-    for (std::int64_t v = 0; v < vectors.size(0); v += kMostVectors) {
-      const auto count =
-          static_cast<std::size_t>(std::min<std::int64_t>(kMostVectors, vectors.size(0) - v));
-      row_products(part, vectors.const_data_ptr<float>() + v * width, count,
-                   out.mutable_data_ptr<float>() + v * height, stride);
+    Rows some = rows;
+    some.begin = static_cast<std::size_t>(begin);
+    some.end = static_cast<std::size_t>(end);
+    row_products(some, from, static_cast<std::size_t>(count), sums,
+                 static_cast<std::size_t>(height));
+    for (std::int64_t v = 0; v < count; ++v) {
+      const std::int64_t at = v * height + begin;
+      finish_part(finish, {at, begin, end - begin}, sums + at, to + at);
     }
   });
-  if (bias) out.add_(*bias);
-  std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = height;
-  return out.view(sizes).to(x.scalar_type());
 }
 
-TORCH_LIBRARY_FRAGMENT(haul, library) {
-  library.def("few_rows(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(haul, CPU, library) {
-  library.impl("few_rows", few_rows);
+at::Tensor floats_or_nothing(const at::Tensor& x) {
+  return x.defined() ? as_floats(x) : x;
 }
 
 }  // namespace
 
-bool has_few_rows(const at::Tensor& x, const at::Tensor& weight) {
-  const auto known = [](at::ScalarType type) {
-    return type == at::kFloat || type == at::kBFloat16;
-  };
-  return x.is_cpu() && weight.is_cpu() && x.numel() > 0 &&
-         x.numel() <= static_cast<std::int64_t>(kMostVectors) * x.size(-1) &&
-         x.scalar_type() == weight.scalar_type() && known(x.scalar_type()) &&
-         !(at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad()));
+bool are_few_rows(const at::Tensor& x) {
+  return x.numel() <= static_cast<std::int64_t>(kMostVectors) * x.size(-1);
 }
 
-at::Tensor linear_of_few_rows(const at::Tensor& x, const at::Tensor& weight,
-                              const std::optional<at::Tensor>& bias) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("haul::few_rows", "")
-                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&,
-                                               const std::optional<at::Tensor>&)>();
-  return op.call(x, weight, bias);
+at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish) {
+  const at::Tensor vectors = as_floats(x);
+  const at::Tensor matrix = weight.contiguous();
+  const Finish in_floats{floats_or_nothing(finish.bias), floats_or_nothing(finish.residual),
+                         floats_or_nothing(finish.gate), finish.curve};
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  at::Tensor out = at::empty(sizes, x.options());
+  if (x.scalar_type() == at::kFloat) {
+    fill<float>(vectors, matrix, in_floats, out, out);
+  } else {
+    at::Tensor products = at::empty(sizes, vectors.options());
+    fill<at::BFloat16>(vectors, matrix, in_floats, products, out);
+  }
+  return out;
 }
 
 }  // namespace haul::kernels

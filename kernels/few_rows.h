@@ -1,20 +1,25 @@
 #pragma once
 
-// A linear layer for a few rows of input, which is what decoding asks for: on the CPU at the speed
-// of memory, where torch's is far from it.
-
-#include <optional>
+// Products of a weight with a few rows, which is what decoding asks for, and what follows them in
+// the same go: at the speed of memory.
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/row_math.h"
+
 namespace haul::kernels {
 
-// Whether there is a way that is faster than torch's: few rows, on the CPU, no gradient asked for.
-bool has_few_rows(const at::Tensor& x, const at::Tensor& weight);
+// What follows a product, in this order, where it is defined: bias (out) and residual (…, out) are
+// added, and all is multiplied with curve(gate), gate (…, out).
+struct Finish {
+  at::Tensor bias, residual, gate;
+  Curve curve = Curve::kSilu;
+};
 
-// As at::linear, by an operator of its own, so that a weight which lies elsewhere comes as it does
-// for any other. REQUIRES: has_few_rows(x, weight).
-at::Tensor linear_of_few_rows(const at::Tensor& x, const at::Tensor& weight,
-                              const std::optional<at::Tensor>& bias);
+bool are_few_rows(const at::Tensor& x);
+
+// x (…, in) times weight (out, in), finished. Tensors of one dtype, F32 or BF16, on the CPU.
+// REQUIRES: are_few_rows(x).
+at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish);
 
 }  // namespace haul::kernels

@@ -39,68 +39,46 @@ HWY_INLINE hn::Vec<Floats> load_rest(Floats d, const T* from, std::size_t count)
   return load(d, padded);
 }
 
-// kRows rows at once, so that a vector is loaded once for all of them.
-template <typename T, std::size_t kRows, std::size_t kVectors>
-HWY_INLINE void some_rows(const T* HWY_RESTRICT matrix, std::size_t width,
-                          const float* HWY_RESTRICT vectors, float* HWY_RESTRICT out,
-                          std::size_t stride) {
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
-  hn::Vec<Floats> sums[kRows][kVectors];
-  for (auto& row : sums) {
-    for (auto& sum : row) sum = hn::Zero(d);
-  }
-  std::size_t i = 0;
-  for (; i + lanes <= width; i += lanes) {
-    hn::Vec<Floats> parts[kVectors];
-    for (std::size_t v = 0; v < kVectors; ++v) parts[v] = hn::LoadU(d, vectors + v * width + i);
-    for (std::size_t r = 0; r < kRows; ++r) {
-      const auto weights = load(d, matrix + r * width + i);
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        sums[r][v] = hn::MulAdd(weights, parts[v], sums[r][v]);
-      }
-    }
-  }
-  for (std::size_t r = 0; i < width && r < kRows; ++r) {
-    const auto weights = load_rest(d, matrix + r * width + i, width - i);
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const auto part = load_rest(d, vectors + v * width + i, width - i);
-      sums[r][v] = hn::MulAdd(weights, part, sums[r][v]);
-    }
-  }
-  for (std::size_t r = 0; r < kRows; ++r) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      out[v * stride + r] = hn::GetLane(hn::SumOfLanes(d, sums[r][v]));
-    }
-  }
-}
-
-template <typename T, std::size_t kVectors>
-void all_rows(const Rows& rows, const float* vectors, float* out, std::size_t stride) {
-  constexpr std::size_t kAtOnce = 8 / kVectors;
-  const T* const matrix = static_cast<const T*>(rows.matrix);
-  std::size_t r = rows.begin;
-  for (; r + kAtOnce <= rows.end; r += kAtOnce) {
-    some_rows<T, kAtOnce, kVectors>(matrix + r * rows.width, rows.width, vectors, out + r, stride);
-  }
-  for (; r < rows.end; ++r) {
-    some_rows<T, 1, kVectors>(matrix + r * rows.width, rows.width, vectors, out + r, stride);
-  }
-}
+// Sums that are kept in registers at once: enough to wait for none of them.
+constexpr std::size_t kSums = HWY_ARCH_ARM ? 16 : 8;
 
 template <typename T>
-void of_type(const Rows& rows, const float* vectors, std::size_t count, float* out,
-             std::size_t stride) {
-  switch (count) {
-    case 1:
-      return all_rows<T, 1>(rows, vectors, out, stride);
-    case 2:
-      return all_rows<T, 2>(rows, vectors, out, stride);
-    case 3:
-      all_rows<T, 2>(rows, vectors, out, stride);
-      return all_rows<T, 1>(rows, vectors + 2 * rows.width, out + 2 * stride, stride);
-    default:
-      return all_rows<T, 4>(rows, vectors, out, stride);
+HWY_INLINE float product(const T* HWY_RESTRICT row, const float* HWY_RESTRICT vector,
+                         std::size_t width) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<Floats> sums[kSums];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  std::size_t i = 0;
+  for (; i + kSums * lanes <= width; i += kSums * lanes) {
+    for (std::size_t s = 0; s < kSums; ++s) {
+      const std::size_t at = i + s * lanes;
+      sums[s] = hn::MulAdd(load(d, row + at), hn::LoadU(d, vector + at), sums[s]);
+    }
+  }
+  for (; i + lanes <= width; i += lanes) {
+    sums[0] = hn::MulAdd(load(d, row + i), hn::LoadU(d, vector + i), sums[0]);
+  }
+  if (i < width) {
+    const auto rest = load_rest(d, row + i, width - i);
+    sums[0] = hn::MulAdd(rest, load_rest(d, vector + i, width - i), sums[0]);
+  }
+  for (std::size_t half = kSums / 2; half > 0; half /= 2) {
+    for (std::size_t s = 0; s < half; ++s) sums[s] = hn::Add(sums[s], sums[s + half]);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sums[0]));
+}
+
+// A row from its beginning to its end, then the next: memory is fastest when it is read in order.
+// For the vectors after the first a row comes from the cache.
+template <typename T>
+void all_rows(const Rows& rows, const float* vectors, std::size_t count, float* out,
+              std::size_t stride) {
+  const T* const matrix = static_cast<const T*>(rows.matrix);
+  for (std::size_t r = rows.begin; r < rows.end; ++r) {
+    for (std::size_t v = 0; v < count; ++v) {
+      out[v * stride + r] = product(matrix + r * rows.width, vectors + v * rows.width, rows.width);
+    }
   }
 }
 
@@ -108,9 +86,9 @@ void row_products_here(const Rows& rows, const float* vectors, std::size_t count
                        std::size_t stride) {
   switch (rows.type) {
     case WeightType::kF32:
-      return of_type<float>(rows, vectors, count, out, stride);
+      return all_rows<float>(rows, vectors, count, out, stride);
     case WeightType::kBF16:
-      return of_type<hwy::bfloat16_t>(rows, vectors, count, out, stride);
+      return all_rows<hwy::bfloat16_t>(rows, vectors, count, out, stride);
   }
 }
 

@@ -51,21 +51,21 @@ at::Tensor unchanged(const at::Tensor& x) {
 }
 
 constexpr std::pair<std::string_view, Activation> kActivations[] = {
-    {"gelu", gelu},
-    {"gelu_python", gelu},
-    {"gelu_new", gelu_by_tanh},
-    {"gelu_fast", gelu_by_tanh},
-    {"gelu_pytorch_tanh", gelu_by_tanh},
-    {"gelu_python_tanh", gelu_by_tanh},
-    {"quick_gelu", quick_gelu},
-    {"silu", silu},
-    {"swish", silu},
-    {"relu", relu},
-    {"relu2", relu_squared},
-    {"tanh", tanh},
-    {"sigmoid", sigmoid},
-    {"mish", mish},
-    {"linear", unchanged},
+    {"gelu", {gelu}},
+    {"gelu_python", {gelu}},
+    {"gelu_new", {gelu_by_tanh, kernels::Curve::kGeluByTanh}},
+    {"gelu_fast", {gelu_by_tanh, kernels::Curve::kGeluByTanh}},
+    {"gelu_pytorch_tanh", {gelu_by_tanh, kernels::Curve::kGeluByTanh}},
+    {"gelu_python_tanh", {gelu_by_tanh, kernels::Curve::kGeluByTanh}},
+    {"quick_gelu", {quick_gelu}},
+    {"silu", {silu, kernels::Curve::kSilu}},
+    {"swish", {silu, kernels::Curve::kSilu}},
+    {"relu", {relu}},
+    {"relu2", {relu_squared}},
+    {"tanh", {tanh}},
+    {"sigmoid", {sigmoid}},
+    {"mish", {mish}},
+    {"linear", {unchanged}},
 };
 
 }  // namespace

@@ -1,12 +1,35 @@
 #include "models/blocks/attention.h"
 
+#include <cmath>
+
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
 
+#include "kernels/attend_one.h"
+
 namespace haul::models {
+namespace {
+
+// On GPUs cuDNN plans for every length anew, which takes as long as many tokens; the lengths here
+// are new at every token.
+class WithoutCudnn {
+ public:
+  WithoutCudnn() : before_(at::globalContext().userEnabledCuDNNSDP()) {
+    at::globalContext().setSDPUseCuDNN(false);
+  }
+  WithoutCudnn(const WithoutCudnn&) = delete;
+  WithoutCudnn& operator=(const WithoutCudnn&) = delete;
+  ~WithoutCudnn() { at::globalContext().setSDPUseCuDNN(before_); }
+
+ private:
+  bool before_;
+};
+
+}  // namespace
 
 AttentionMask causal_mask(const MaskRequest& request) {
   const std::int64_t total = request.past + request.tokens;
@@ -58,17 +81,16 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
+  const WithoutCudnn guard;
   const std::int64_t batch = queries.size(0);
   const std::int64_t heads = queries.size(1);
   const std::int64_t tokens = queries.size(2);
   const std::int64_t head_size = queries.size(3);
   const std::int64_t kv_heads = seen.keys.size(1);
   const std::int64_t share = heads / kv_heads;
-  if (share > 1 && tokens == 1 && !mask.values.defined()) {
-    // The heads that share keys are as good as tokens of one head: nothing is copied.
-    const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});
-    return at::scaled_dot_product_attention(grouped, seen.keys, seen.values, {}, 0.0, false, scale)
-        .reshape({batch, 1, heads * head_size});
+  if (tokens == 1) {
+    const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(head_size)));
+    return kernels::attend_one(queries, seen.keys, seen.values, mask.values, factor);
   }
   const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)
     if (share == 1) return x;

@@ -3,6 +3,7 @@
 // What attention layers remember of the tokens before: their keys and values. One thread.
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -13,9 +14,19 @@ struct KeysValues {
   at::Tensor values;  // likewise
 };
 
+// Where new tokens go.
+struct KvPlaces {
+  KeysValues added;  // (B, K, T, D), to be written to
+  KeysValues seen;   // what the layer may look at, once they are
+};
+
 class KvCache {
  public:
   virtual ~KvCache() = default;
+
+  // The places of a pass's tokens in a layer, whose keys and values will be like these. Nothing
+  // where they have none that could be looked at as they lie: extend() then.
+  virtual std::optional<KvPlaces> places(std::int64_t layer, const KeysValues& like) = 0;
 
   // Adds the keys and values of a pass's tokens to a layer. Returns what the layer may look at: the
   // last S of all tokens, the new ones among them; in their order if that is asked for.

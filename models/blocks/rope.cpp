@@ -11,6 +11,7 @@
 #include <ATen/ops/where.h>
 
 #include "haul/error.h"
+#include "kernels/rotate.h"
 
 namespace haul::models {
 namespace {
@@ -36,16 +37,21 @@ double original_positions(const core::ConfigReader& config, const core::ConfigRe
 
 }  // namespace
 
-at::Tensor rotated(const at::Tensor& x, const Rotation& rotation) {
-  const std::int64_t size = rotation.cosine.size(-1);
-  const at::Tensor turning = size == x.size(-1) ? x : x.narrow(-1, 0, size);
-  const at::Tensor cosine = rotation.cosine.unsqueeze(1);
-  const at::Tensor sine = rotation.sine.unsqueeze(1);
-  const at::Tensor half =
-      at::cat({turning.narrow(-1, size / 2, size / 2).neg(), turning.narrow(-1, 0, size / 2)}, -1);
-  at::Tensor result = (turning * cosine).add_(half * sine);
-  if (size == x.size(-1)) return result;
-  return at::cat({result, x.narrow(-1, size, x.size(-1) - size)}, -1);
+Turned rotated(const at::Tensor& queries, const KeysValues& added, const Rotation& rotation,
+               KvCache* cache, std::int64_t layer, bool ordered) {
+  std::optional<KvPlaces> places;
+  if (cache != nullptr) places = cache->places(layer, added);
+  if (places) {
+    const kernels::NewTokens tokens{added.keys, added.values, places->added.keys,
+                                    places->added.values};
+    return {kernels::rotate_into(queries, tokens, rotation.cosine, rotation.sine), places->seen};
+  }
+  const auto turned = [&](const at::Tensor& x) {
+    return kernels::rotated(x, rotation.cosine, rotation.sine);
+  };
+  Turned result{turned(queries), {turned(added.keys), added.values}};
+  if (cache != nullptr) result.seen = cache->extend(layer, result.seen, ordered);
+  return result;
 }
 
 RotaryEmbeddingImpl::RotaryEmbeddingImpl(const core::ConfigReader& config, std::int64_t head_size,

@@ -10,6 +10,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "core/describe/config_reader.h"
+#include "models/blocks/kv_cache.h"
 
 namespace haul::models {
 
@@ -19,8 +20,15 @@ struct Rotation {
   at::Tensor sine;
 };
 
-// Turns x (B, H, T, D).
-at::Tensor rotated(const at::Tensor& x, const Rotation& rotation);
+// Turns queries (B, H, T, D) and the keys of a layer; adds keys and values to the layer's in the
+// cache, where there is one. Returns the queries, and what they may look at, which is in order if
+// that is asked for.
+struct Turned {
+  at::Tensor queries;
+  KeysValues seen;
+};
+Turned rotated(const at::Tensor& queries, const KeysValues& added, const Rotation& rotation,
+               KvCache* cache, std::int64_t layer, bool ordered);
 
 class RotaryEmbeddingImpl : public torch::nn::Module {
  public:

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rms_norm.h>
 #include <fmt/format.h>
 
 #include "haul/error.h"
-#include "kernels/few_rows.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
 
 namespace haul::models {
 namespace {
@@ -42,16 +42,21 @@ RmsNormImpl::RmsNormImpl(std::int64_t width, double epsilon) : epsilon_(epsilon)
 }
 
 at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
-  if (x.scalar_type() == weight.scalar_type()) {
-    return at::rms_norm(x, weight.sizes(), weight, epsilon_);
-  }
-  return at::rms_norm(x, weight.sizes(), {}, epsilon_).to(weight.scalar_type()) * weight;
+  return kernels::rms_norm(x, weight, epsilon_);
 }
 
 at::Tensor QuickLinearImpl::forward(const at::Tensor& x) {
-  if (!kernels::has_few_rows(x, weight)) return LinearImpl::forward(x);
-  return kernels::linear_of_few_rows(x, weight,
-                                     bias.defined() ? std::optional(bias) : std::nullopt);
+  return kernels::linear(x, weight, bias);
+}
+
+at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tensor& x) {
+  return kernels::linear(x, weight, bias, residual);
+}
+
+at::Tensor QuickLinearImpl::gated_by(const at::Tensor& gate, const Activation& act,
+                                     const at::Tensor& x) {
+  if (act.curve) return kernels::gated_linear(x, weight, bias, gate, *act.curve);
+  return act(gate) * kernels::linear(x, weight, bias);
 }
 
 SharingLinear linear(const ModuleSpec& parent, std::string_view name) {

@@ -12,6 +12,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "haul/description.h"
+#include "models/blocks/activation.h"
 
 namespace haul::models {
 
@@ -39,6 +40,10 @@ class QuickLinearImpl : public Sharing<torch::nn::LinearImpl> {
  public:
   using Sharing::Sharing;
   at::Tensor forward(const at::Tensor& x);
+  // residual + forward(x)
+  at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x);
+  // act(gate) * forward(x)
+  at::Tensor gated_by(const at::Tensor& gate, const Activation& act, const at::Tensor& x);
 };
 using SharingLinear = torch::nn::ModuleHolder<QuickLinearImpl>;
 using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImpl>>;

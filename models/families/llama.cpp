@@ -45,18 +45,20 @@ class LlamaAttentionImpl : public torch::nn::Module {
     k_norm_ = register_module("k_norm", rms_norm(spec, "k_norm", settings.epsilon));
   }
 
-  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    at::Tensor queries = split_heads(q_proj_(x), head_size_);
-    KeysValues seen{split_heads(k_proj_(x), head_size_), split_heads(v_proj_(x), head_size_)};
+  // x + what attention to `normed` gives
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& normed, const Pass& pass) {
+    at::Tensor queries = split_heads(q_proj_(normed), head_size_);
+    KeysValues added{split_heads(k_proj_(normed), head_size_),
+                     split_heads(v_proj_(normed), head_size_)};
     if (q_norm_) {
       queries = q_norm_(queries);
-      seen.keys = k_norm_(seen.keys);
+      added.keys = k_norm_(added.keys);
     }
-    queries = rotated(queries, pass.rotation);
-    seen.keys = rotated(seen.keys, pass.rotation);
     const AttentionMask& mask = windowed_ ? pass.windowed : pass.full;
-    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, mask.values.defined());
-    return o_proj_(attend(queries, seen, last_columns(mask, seen.keys.size(2))));
+    const Turned turned =
+        rotated(queries, added, pass.rotation, pass.cache, layer_, mask.values.defined());
+    const AttentionMask columns = last_columns(mask, turned.seen.keys.size(2));
+    return o_proj_->added_to(x, attend(turned.queries, turned.seen, columns));
   }
 
  private:
@@ -76,9 +78,9 @@ class LlamaMLPImpl : public torch::nn::Module {
     down_proj_ = register_module("down_proj", linear(spec, "down_proj"));
   }
 
-  at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor gate = act_(gate_proj_(x));  // its input is gone before the next product
-    return down_proj_(gate * up_proj_(x));
+  // x + what `normed` becomes
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& normed) {
+    return down_proj_->added_to(x, up_proj_->gated_by(gate_proj_(normed), act_, normed));
   }
 
  private:
@@ -101,8 +103,8 @@ class LlamaDecoderLayerImpl : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    const at::Tensor attended = x + self_attn_(input_layernorm_(x), pass);
-    return attended + mlp_(post_attention_layernorm_(attended));
+    const at::Tensor attended = self_attn_(x, input_layernorm_(x), pass);
+    return mlp_(attended, post_attention_layernorm_(attended));
   }
 
  private:

@@ -48,21 +48,22 @@ class T5AttentionImpl : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    KeysValues seen = keys_values(x);
+  // x + what attention to `normed` gives
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& normed, const Pass& pass) {
+    KeysValues seen = keys_values(normed);
     if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
-    return o_(attend(heads(q_, x), seen, pass.mask, 1.0));
+    return o_->added_to(x, attend(heads(q_, normed), seen, pass.mask, 1.0));
   }
 
   // Over what the encoder gave, whose keys and values stay the same from pass to pass.
-  at::Tensor cross(const at::Tensor& x, const Pass& pass) {
+  at::Tensor cross(const at::Tensor& x, const at::Tensor& normed, const Pass& pass) {
     KeysValues seen;
     if (pass.cache != nullptr) seen = pass.cache->crossed(layer_);
     if (!seen.keys.defined()) {
       seen = keys_values(pass.encoded);
       if (pass.cache != nullptr) pass.cache->keep_crossed(layer_, seen);
     }
-    return o_(attend(heads(q_, x), seen, pass.crossed, 1.0));
+    return o_->added_to(x, attend(heads(q_, normed), seen, pass.crossed, 1.0));
   }
 
   // (1, H, T, S), for tokens after `past` others.
@@ -121,7 +122,7 @@ class T5LayerAttentionImpl : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
     const at::Tensor normed = layer_norm_(x);
-    return x + (crosses_ ? attention->cross(normed, pass) : attention(normed, pass));
+    return crosses_ ? attention->cross(x, normed, pass) : attention(x, normed, pass);
   }
 
   T5Attention attention{nullptr};
@@ -144,10 +145,11 @@ class T5DenseImpl : public torch::nn::Module {
     wo_ = register_module("wo", linear(spec, "wo"));
   }
 
-  at::Tensor forward(const at::Tensor& x) {
-    at::Tensor inner = act_(wi_(x));
-    if (gated_) inner = inner * gated_(x);
-    return wo_(inner.to(wo_->weight.scalar_type()));
+  // x + what `normed` becomes
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& normed) {
+    const at::Tensor inner =
+        gated_ ? gated_->gated_by(wi_(normed), act_, normed) : act_(wi_(normed));
+    return wo_->added_to(x, inner.to(wo_->weight.scalar_type()));
   }
 
  private:
@@ -163,7 +165,7 @@ class T5LayerFFImpl : public torch::nn::Module {
     layer_norm_ = register_module("layer_norm", rms_norm(spec, "layer_norm", settings.epsilon));
   }
 
-  at::Tensor forward(const at::Tensor& x) { return x + dense_(layer_norm_(x)); }
+  at::Tensor forward(const at::Tensor& x) { return dense_(x, layer_norm_(x)); }
 
  private:
   T5Dense dense_{nullptr};

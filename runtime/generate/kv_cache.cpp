@@ -55,7 +55,8 @@ KeysValues ModelCache::room_for(const KeysValues& like, std::int64_t tokens) con
   return {take(like.keys), take(like.values)};
 }
 
-KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool ordered) {
+// With its room taken.
+ModelCache::Layer& ModelCache::layer_for(std::int64_t index, const KeysValues& added) {
   Layer& layer = layers_.at(static_cast<std::size_t>(index));
   const std::int64_t end = length_ + tokens_of(added);
   if (end > capacity_) {
@@ -65,9 +66,21 @@ KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool 
         "plan for a longer context");
   }
   if (!is_there(layer.kept)) layer.kept = room_for(added, layer.room);
-  if (end > layer.room) return extend_window(layer, added, ordered);
-  write(added, part(layer.kept, length_, end));
-  return part(layer.kept, 0, end);
+  return layer;
+}
+
+std::optional<models::KvPlaces> ModelCache::places(std::int64_t index, const KeysValues& like) {
+  const Layer& layer = layer_for(index, like);
+  const std::int64_t end = length_ + tokens_of(like);
+  if (end > layer.room) return std::nullopt;
+  return models::KvPlaces{part(layer.kept, length_, end), part(layer.kept, 0, end)};
+}
+
+KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool ordered) {
+  const std::optional<models::KvPlaces> places = this->places(index, added);
+  if (!places) return extend_window(layers_[static_cast<std::size_t>(index)], added, ordered);
+  write(added, places->added);
+  return places->seen;
 }
 
 // The room is a ring: token i lies at i modulo its size.

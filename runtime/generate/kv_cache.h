@@ -20,6 +20,8 @@ class ModelCache final : public models::KvCache {
   // which outlives it, or without one of torch.
   ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity, KvRoom* room = nullptr);
 
+  std::optional<models::KvPlaces> places(std::int64_t layer,
+                                         const models::KeysValues& like) override;
   models::KeysValues extend(std::int64_t layer, const models::KeysValues& added,
                             bool ordered) override;
   std::int64_t length() const override { return length_; }
@@ -43,6 +45,7 @@ class ModelCache final : public models::KvCache {
     models::KeysValues crossed;
   };
 
+  Layer& layer_for(std::int64_t index, const models::KeysValues& added);
   models::KeysValues room_for(const models::KeysValues& like, std::int64_t tokens) const;
   models::KeysValues extend_window(Layer& layer, const models::KeysValues& added, bool ordered);
 

@@ -25,6 +25,14 @@ Rotation rotation(const char* config, std::int64_t place, std::int64_t length = 
   return rope->forward(at::tensor({place}, at::kLong).unsqueeze(0), length, at::kFloat);
 }
 
+// The token's place is 2.
+at::Tensor turned_at_two(const at::Tensor& x) {
+  const Turned result = rotated(x, {x, x}, rotation("{}", 2), nullptr, 0, true);
+  EXPECT_TRUE(at::equal(result.queries, result.seen.keys));
+  EXPECT_TRUE(at::equal(result.seen.values, x));
+  return result.queries;
+}
+
 void expect_angles(const Rotation& found, double first, double second, double factor = 1) {
   ASSERT_EQ(found.cosine.sizes().vec(), (std::vector<std::int64_t>{1, 1, 4}));
   const double angles[] = {first, second, first, second};
@@ -85,7 +93,7 @@ TEST(Rope, YarnStretchesTheSlowPairsAndScalesAttention) {
 
 TEST(Rope, RotatedTurnsEachElementWithTheOneHalfAHeadAway) {
   const at::Tensor x = at::tensor({1.0F, 2.0F, 3.0F, 4.0F}).view({1, 1, 1, 4});
-  const at::Tensor turned = rotated(x, rotation("{}", 2));
+  const at::Tensor turned = turned_at_two(x);
   const double cosine[] = {std::cos(2.0), std::cos(0.02)};
   const double sine[] = {std::sin(2.0), std::sin(0.02)};
   const double expected[] = {1 * cosine[0] - 3 * sine[0], 2 * cosine[1] - 4 * sine[1],
@@ -97,10 +105,10 @@ TEST(Rope, RotatedTurnsEachElementWithTheOneHalfAHeadAway) {
 
 TEST(Rope, RotatedLeavesElementsBeyondThoseThatTurn) {
   const at::Tensor x = at::tensor({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}).view({1, 1, 1, 6});
-  const at::Tensor turned = rotated(x, rotation("{}", 2));
+  const at::Tensor turned = turned_at_two(x);
   ASSERT_EQ(turned.sizes(), x.sizes());
   EXPECT_TRUE(at::equal(turned.narrow(-1, 4, 2), x.narrow(-1, 4, 2)));
-  EXPECT_TRUE(at::equal(turned.narrow(-1, 0, 4), rotated(x.narrow(-1, 0, 4), rotation("{}", 2))));
+  EXPECT_TRUE(at::equal(turned.narrow(-1, 0, 4), turned_at_two(x.narrow(-1, 0, 4))));
 }
 
 TEST(Rope, AScalingThatIsNotKnownIsNamedWithThoseThatAre) {

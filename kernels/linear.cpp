@@ -1,0 +1,133 @@
+#include "kernels/linear.h"
+
+#include <optional>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/silu.h>
+#include <torch/library.h>
+
+#include "kernels/few_rows.h"
+#include "kernels/own_ops.h"
+
+namespace haul::kernels {
+namespace {
+
+constexpr std::int64_t kPart = 1 << 13;  // numbers that are worth a thread
+
+using Optional = std::optional<at::Tensor>;
+
+Optional optional(const at::Tensor& tensor) {
+  return tensor.defined() ? Optional(tensor) : std::nullopt;
+}
+
+at::Tensor curved(const at::Tensor& gate, Curve curve) {
+  return curve == Curve::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
+}
+
+// The product is asked for the other way round, weight times x, which torch gives to BLAS. Asked
+// for x times weight, it would on some CPUs lay each weight out anew, in memory of its own, every
+// time.
+at::Tensor floats_of_many_rows(const at::Tensor& x, const at::Tensor& weight,
+                               const at::Tensor& bias, const at::Tensor& residual) {
+  const at::Tensor columns = x.reshape({-1, x.size(-1)}).t();
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  at::Tensor out = at::empty(sizes, x.options());
+  at::Tensor result = out.view({-1, weight.size(0)}).t();
+  if (bias.defined()) {
+    at::addmm_out(result, bias.unsqueeze(1), weight, columns);
+    if (residual.defined()) out.add_(residual);
+  } else if (residual.defined()) {
+    at::addmm_out(result, residual.reshape({-1, weight.size(0)}).t(), weight, columns);
+  } else {
+    at::mm_out(result, weight, columns);
+  }
+  return out;
+}
+
+void gate_all(const at::Tensor& gate, Curve curve, at::Tensor& values) {
+  const at::Tensor open = gate.contiguous();
+  at::parallel_for(0, values.numel(), kPart, [&](std::int64_t begin, std::int64_t end) {
+    gate_row(open.const_data_ptr<float>() + begin, curve, static_cast<std::size_t>(end - begin),
+             values.mutable_data_ptr<float>() + begin);
+  });
+}
+
+at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish& finish) {
+  if (are_few_rows(x)) return few_rows(x, weight, finish);
+  if (x.scalar_type() == at::kFloat) {
+    at::Tensor out = floats_of_many_rows(x, weight, finish.bias, finish.residual);
+    if (finish.gate.defined()) gate_all(finish.gate, finish.curve, out);
+    return out;
+  }
+  at::Tensor out = at::linear(x, weight, optional(finish.bias));
+  if (finish.residual.defined()) out.add_(finish.residual);
+  if (finish.gate.defined()) out.mul_(curved(finish.gate, finish.curve));
+  return out;
+}
+
+at::Tensor own_linear(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                      const Optional& residual) {
+  return finished(x, weight,
+                  {bias.value_or(at::Tensor()), residual.value_or(at::Tensor()), at::Tensor()});
+}
+
+at::Tensor own_gated_linear(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                            const at::Tensor& gate, std::int64_t curve) {
+  return finished(x, weight,
+                  {bias.value_or(at::Tensor()), at::Tensor(), gate, static_cast<Curve>(curve)});
+}
+
+TORCH_LIBRARY_FRAGMENT(haul, library) {
+  library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
+  library.def(
+      "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(haul, CPU, library) {
+  library.impl("linear", own_linear);
+  library.impl("gated_linear", own_gated_linear);
+}
+TORCH_LIBRARY_IMPL(haul, Autograd, library) {
+  library.impl("linear", torch::CppFunction::makeFallthrough());
+  library.impl("gated_linear", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  const at::Tensor& residual) {
+  if (!has_own_ops({&x, &weight, &bias, &residual})) {
+    return plain_linear(x, weight, bias, residual);
+  }
+  static const auto op = own_op<decltype(own_linear)>("haul::linear");
+  return op.call(x, weight, optional(bias), optional(residual));
+}
+
+at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        const at::Tensor& residual) {
+  const at::Tensor product = at::linear(x, weight, optional(bias));
+  return residual.defined() ? residual + product : product;
+}
+
+at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        const at::Tensor& gate, Curve curve) {
+  if (!has_own_ops({&x, &weight, &bias, &gate})) {
+    return plain_gated_linear(x, weight, bias, gate, curve);
+  }
+  static const auto op = own_op<decltype(own_gated_linear)>("haul::gated_linear");
+  return op.call(x, weight, optional(bias), gate, static_cast<std::int64_t>(curve));
+}
+
+at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                              const at::Tensor& gate, Curve curve) {
+  return curved(gate, curve) * plain_linear(x, weight, bias);
+}
+
+}  // namespace haul::kernels

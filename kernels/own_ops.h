@@ -1,0 +1,28 @@
+#pragma once
+
+// When haul's own operators serve. Each is an operator of the dispatcher, so that a weight which
+// lies elsewhere comes as it does for any other, and stands beside its plain twin of torch's ops,
+// which computes the rest: other devices and dtypes, and whatever needs a gradient. An operator
+// takes one weight at most, because a plan has room for one at a time.
+
+#include <initializer_list>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace haul::kernels {
+
+// Tensors of one dtype that the operators know, on the CPU, no gradient asked for. Undefined ones
+// do not count.
+bool has_own_ops(std::initializer_list<const at::Tensor*> tensors);
+
+// The operator of that name, whose C++ signature is `Signature`.
+template <typename Signature>
+c10::TypedOperatorHandle<Signature> own_op(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+// As float32 and contiguous; itself if it is.
+at::Tensor as_floats(const at::Tensor& x);
+
+}  // namespace haul::kernels

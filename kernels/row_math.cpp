@@ -1,0 +1,168 @@
+#include "kernels/row_math.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+// As in row_products.cpp.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/row_math.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace haul::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Single = hn::CappedTag<float, 1>;
+
+// Calls body(tag, i) for whole vectors, and for single elements behind them.
+template <typename Body>
+HWY_INLINE void for_each_vector(std::size_t size, const Body& body) {
+  const std::size_t lanes = hn::Lanes(Floats());
+  std::size_t i = 0;
+  for (; i + lanes <= size; i += lanes) body(Floats(), i);
+  for (; i < size; ++i) body(Single(), i);
+}
+
+HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t size) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  auto even = hn::Zero(d);
+  auto odd = hn::Zero(d);
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= size; i += 2 * lanes) {
+    even = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), even);
+    odd = hn::MulAdd(hn::LoadU(d, a + i + lanes), hn::LoadU(d, b + i + lanes), odd);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < size; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void normed_row_here(const float* x, const float* weight, float epsilon, std::size_t size,
+                     float* out) {
+  const float mean = dot(x, x, size) / static_cast<float>(size);
+  const float factor = 1 / std::sqrt(mean + epsilon);
+  for_each_vector(size, [&](auto d, std::size_t i) {
+    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), hn::LoadU(d, weight + i)),
+               d, out + i);
+  });
+}
+
+void turned_row_here(const float* x, const float* cosine, const float* sine, std::size_t size,
+                     float* out) {
+  const std::size_t half = size / 2;
+  for_each_vector(half, [&](auto d, std::size_t i) {
+    const auto a = hn::LoadU(d, x + i);
+    const auto b = hn::LoadU(d, x + half + i);
+    const auto first =
+        hn::Sub(hn::Mul(a, hn::LoadU(d, cosine + i)), hn::Mul(b, hn::LoadU(d, sine + i)));
+    const auto second = hn::Add(hn::Mul(b, hn::LoadU(d, cosine + half + i)),
+                                hn::Mul(a, hn::LoadU(d, sine + half + i)));
+    hn::StoreU(first, d, out + i);
+    hn::StoreU(second, d, out + half + i);
+  });
+}
+
+void gate_row_here(const float* gate, Curve curve, std::size_t size, float* values) {
+  // 0.5 * (1 + tanh(u)) is sigmoid(2 * u).
+  constexpr float kTwice = 2 * 0.7978845608028654F;
+  constexpr float kCubic = 0.044715F;
+  for_each_vector(size, [&](auto d, std::size_t i) {
+    const auto x = hn::LoadU(d, gate + i);
+    auto inner = x;
+    if (curve == Curve::kGeluByTanh) {
+      const auto cubic = hn::Mul(hn::Mul(x, x), hn::Mul(x, hn::Set(d, kCubic)));
+      inner = hn::Mul(hn::Add(x, cubic), hn::Set(d, kTwice));
+    }
+    const auto one = hn::Set(d, 1.0F);
+    // Beyond it the exponential is no number of float32, and the result 0.
+    const auto bounded = hn::Min(hn::Neg(inner), hn::Set(d, 88.0F));
+    const auto sigmoid = hn::Div(one, hn::Add(one, hn::Exp(d, bounded)));
+    hn::StoreU(hn::Mul(hn::Mul(x, sigmoid), hn::LoadU(d, values + i)), d, values + i);
+  });
+}
+
+// Scores to chances, times what they must be divided by.
+HWY_INLINE float raise(float* scores, std::size_t size) {
+  float most = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < size; ++i) most = std::max(most, scores[i]);
+  for_each_vector(size, [&](auto d, std::size_t i) {
+    const auto less = hn::Sub(hn::LoadU(d, scores + i), hn::Set(d, most));
+    hn::StoreU(hn::Exp(d, less), d, scores + i);
+  });
+  float sum = 0;
+  for (std::size_t i = 0; i < size; ++i) sum += scores[i];
+  return sum;
+}
+
+void see_here(const Sight& sight, float* scores, float* out) {
+  const std::size_t size = sight.size;
+  for (std::size_t t = 0; t < sight.tokens; ++t) {
+    const float* const key = sight.keys + t * sight.key_stride;
+    for (std::size_t h = 0; h < sight.heads; ++h) {
+      float score = sight.scale * dot(sight.queries + h * size, key, size);
+      if (sight.bias != nullptr) score += sight.bias[h * sight.bias_stride + t];
+      scores[h * sight.tokens + t] = score;
+    }
+  }
+  std::fill(out, out + sight.heads * size, 0.0F);
+  for (std::size_t h = 0; h < sight.heads; ++h) {
+    float* const chances = scores + h * sight.tokens;
+    const float share = 1 / raise(chances, sight.tokens);
+    for (std::size_t t = 0; t < sight.tokens; ++t) chances[t] *= share;
+  }
+  for (std::size_t t = 0; t < sight.tokens; ++t) {
+    const float* const value = sight.values + t * sight.value_stride;
+    for (std::size_t h = 0; h < sight.heads; ++h) {
+      const float chance = scores[h * sight.tokens + t];
+      float* const sum = out + h * size;
+      for_each_vector(size, [&](auto d, std::size_t i) {
+        const auto more =
+            hn::MulAdd(hn::Set(d, chance), hn::LoadU(d, value + i), hn::LoadU(d, sum + i));
+        hn::StoreU(more, d, sum + i);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace haul::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace haul::kernels {
+
+HWY_EXPORT(normed_row_here);
+HWY_EXPORT(turned_row_here);
+HWY_EXPORT(gate_row_here);
+HWY_EXPORT(see_here);
+
+void normed_row(const float* x, const float* weight, float epsilon, std::size_t size, float* out) {
+  HWY_DYNAMIC_DISPATCH(normed_row_here)(x, weight, epsilon, size, out);
+}
+
+void turned_row(const float* x, const float* cosine, const float* sine, std::size_t size,
+                float* out) {
+  HWY_DYNAMIC_DISPATCH(turned_row_here)(x, cosine, sine, size, out);
+}
+
+void gate_row(const float* gate, Curve curve, std::size_t size, float* values) {
+  HWY_DYNAMIC_DISPATCH(gate_row_here)(gate, curve, size, values);
+}
+
+void see(const Sight& sight, float* scores, float* out) {
+  HWY_DYNAMIC_DISPATCH(see_here)(sight, scores, out);
+}
+
+}  // namespace haul::kernels
+#endif

@@ -1,0 +1,141 @@
+#include "kernels/linear.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+namespace haul::kernels {
+namespace {
+
+struct Case {
+  std::int64_t rows;
+  std::int64_t width;
+  std::int64_t height;
+};
+
+// What a sum of `width` products in float32, in any order, may be away from the exact one, and the
+// rounding of the result.
+at::Tensor tolerance(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& exact) {
+  const double rounding = x.scalar_type() == at::kFloat ? 0x1p-24 : 0x1p-8;
+  const double terms = static_cast<double>(weight.size(1)) + 1;
+  const at::Tensor sizes = at::linear(x.to(at::kDouble).abs(), weight.to(at::kDouble).abs());
+  return terms * 0x1p-24 * (sizes + exact.abs()) + rounding * exact.abs();
+}
+
+void expect_the_same(const Case& item, at::ScalarType type) {
+  const at::Tensor x = at::randn({1, item.rows, item.width}).to(type);
+  const at::Tensor weight = at::randn({item.height, item.width}).to(type);
+  const at::Tensor bias = at::randn({item.height}).to(type);
+  for (const bool biased : {false, true}) {
+    const at::Tensor added = biased ? bias : at::Tensor();
+    const at::Tensor found = kernels::linear(x, weight, added);
+    EXPECT_EQ(found.scalar_type(), type);
+    EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, item.rows, item.height}));
+    const at::Tensor wide = biased ? bias.to(at::kDouble) : at::Tensor();
+    const at::Tensor exact = plain_linear(x.to(at::kDouble), weight.to(at::kDouble), wide, {});
+    const at::Tensor away = (found.to(at::kDouble) - exact).abs();
+    EXPECT_TRUE((away <= tolerance(x, weight, exact)).all().item<bool>())
+        << item.rows << " x " << item.width << " x " << item.height;
+  }
+}
+
+TEST(Linear, GivesWhatTorchsGives) {
+  at::manual_seed(7);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const std::int64_t width : {1, 3, 4, 7, 16, 33, 576, 1000}) {
+      for (const std::int64_t height : {1, 2, 5, 8, 9, 300}) {
+        expect_the_same({rows, width, height}, at::kFloat);
+        expect_the_same({rows, width, height}, at::kBFloat16);
+      }
+    }
+  }
+}
+
+TEST(Linear, OfFewRowsGivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
+  const at::Tensor x = at::randn({4, 577});
+  const at::Tensor weight = at::randn({1001, 577});
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor alone = kernels::linear(x, weight);
+  at::set_num_threads(2);
+  EXPECT_TRUE(kernels::linear(x, weight).equal(alone));
+  at::set_num_threads(before);
+  for (std::int64_t row = 0; row < 4; ++row) {
+    const at::Tensor one = kernels::linear(x.narrow(0, row, 1), weight);
+    EXPECT_TRUE(one.equal(alone.narrow(0, row, 1)));
+  }
+}
+
+TEST(Linear, AddsAResidualAsASumAfterItWould) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t rows : {1, 3}) {
+      const at::Tensor x = at::randn({rows, 1, 70}).to(type);
+      const at::Tensor weight = at::randn({300, 70}).to(type);
+      const at::Tensor bias = at::randn({300}).to(type);
+      const at::Tensor residual = at::randn({rows, 1, 300}).to(type);
+      const at::Tensor found = kernels::linear(x, weight, bias, residual);
+      EXPECT_EQ(found.sizes(), residual.sizes());
+      EXPECT_TRUE(found.equal(residual + kernels::linear(x, weight, bias)));
+    }
+  }
+}
+
+TEST(GatedLinear, IsTheSameAsOfTorchsOps) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+      for (const auto& [rows, height] : {std::pair{1, 1}, {3, 7}, {3, 300}, {9, 300}}) {
+        const at::Tensor x = at::randn({1, rows, 70}).to(type);
+        const at::Tensor weight = at::randn({height, 70}).to(type);
+        const at::Tensor bias = at::randn({height}).to(type);
+        const at::Tensor gate = (4 * at::randn({1, rows, height})).to(type);
+        const at::Tensor found = gated_linear(x, weight, bias, gate, curve);
+        const at::Tensor plain = plain_gated_linear(x, weight, bias, gate, curve);
+        EXPECT_EQ(found.scalar_type(), type);
+        const double relative = type == at::kFloat ? 1e-5 : 0.02;
+        EXPECT_TRUE(at::allclose(found, plain, relative, 4 * relative)) << rows << " x " << height;
+      }
+    }
+  }
+}
+
+TEST(GatedLinear, GatesFarAwayAreClosedOrOpen) {
+  const at::Tensor x = at::ones({1, 1});
+  const at::Tensor weight = at::ones({4, 1});
+  const at::Tensor gate = at::tensor({-1e4F, -100.0F, 100.0F, 1e4F}).unsqueeze(0);
+  for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+    const at::Tensor found = gated_linear(x, weight, {}, gate, curve);
+    EXPECT_TRUE(at::allclose(found, plain_gated_linear(x, weight, {}, gate, curve), 1e-6, 1e-30));
+  }
+}
+
+TEST(Linear, OfManyRowsTakesABiasAndAResidual) {
+  const at::Tensor x = at::randn({2, 20, 70});
+  const at::Tensor weight = at::randn({30, 70});
+  const at::Tensor all[] = {{}, at::randn({30}), at::randn({2, 20, 30})};
+  for (const at::Tensor& bias : {all[0], all[1]}) {
+    for (const at::Tensor& residual : {all[0], all[2]}) {
+      const at::Tensor found = kernels::linear(x, weight, bias, residual);
+      EXPECT_TRUE(at::allclose(found, plain_linear(x, weight, bias, residual), 1e-4, 1e-4));
+    }
+  }
+}
+
+TEST(Linear, LeavesGradientsAndOtherDtypesToTorch) {
+  const at::Tensor x = at::randn({1, 8});
+  const at::Tensor weight = at::randn({8, 8}).requires_grad_();
+  kernels::linear(x, weight).sum().backward();
+  EXPECT_TRUE(weight.grad().defined());
+  const at::Tensor wide = at::randn({1, 8}, at::kDouble);
+  EXPECT_EQ(kernels::linear(wide, wide).scalar_type(), at::kDouble);
+  const at::Tensor plain = weight.detach();
+  EXPECT_EQ(kernels::linear(x, plain, {}, wide).scalar_type(), at::kDouble);
+}
+
+}  // namespace
+}  // namespace haul::kernels
