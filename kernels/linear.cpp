@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -73,6 +74,20 @@ at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish&
   return out;
 }
 
+// What a GPU does, or a GPU and the CPU together: an operator, so that a weight which lies
+// elsewhere is noticed.
+at::Tensor product_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias) {
+  return at::linear(x, weight, bias);
+}
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool gradients =
+      at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
+  if (!x.is_cuda() || !weight.is_cuda() || gradients) return at::linear(x, weight, optional(bias));
+  static const auto op = own_op<decltype(product_on_gpu)>("haul::product");
+  return op.call(x, weight, optional(bias));
+}
+
 at::Tensor own_linear(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
                       const Optional& residual) {
   return finished(x, weight,
@@ -86,15 +101,20 @@ at::Tensor own_gated_linear(const at::Tensor& x, const at::Tensor& weight, const
 }
 
 TORCH_LIBRARY_FRAGMENT(haul, library) {
+  library.def("product(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
   library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(haul, CUDA, library) {
+  library.impl("product", product_on_gpu);
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("linear", own_linear);
   library.impl("gated_linear", own_gated_linear);
 }
 TORCH_LIBRARY_IMPL(haul, Autograd, library) {
+  library.impl("product", torch::CppFunction::makeFallthrough());
   library.impl("linear", torch::CppFunction::makeFallthrough());
   library.impl("gated_linear", torch::CppFunction::makeFallthrough());
 }
@@ -112,8 +132,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         const at::Tensor& residual) {
-  const at::Tensor product = at::linear(x, weight, optional(bias));
-  return residual.defined() ? residual + product : product;
+  const at::Tensor result = product(x, weight, bias);
+  return residual.defined() ? residual + result : result;
 }
 
 at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

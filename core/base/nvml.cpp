@@ -1,6 +1,7 @@
 #include "core/base/nvml.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 
 #include <array>
 #include <memory>
@@ -21,6 +22,23 @@ using ByIndex = int (*)(unsigned, Handle*);
 using MemoryInfo = int (*)(Handle, Memory*);
 using Text = int (*)(Handle, char*, unsigned);
 
+// The library leaves threads behind, which would take signals that the process holds back for
+// itself.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
 struct CloseLibrary {
   void operator()(void* library) const { ::dlclose(library); }
 };
@@ -40,6 +58,7 @@ std::string text_of(Text function, Handle handle) {
 
 std::vector<GpuMemory> nvml_gpus() {
   std::vector<GpuMemory> result;
+  const SignalsHeld held;
   const std::unique_ptr<void, CloseLibrary> library(::dlopen("libnvidia-ml.so.1", RTLD_NOW));
   if (!library) return result;
   const auto init = symbol<Init>(library.get(), "nvmlInit_v2");

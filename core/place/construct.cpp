@@ -35,12 +35,19 @@ bool is_lookup(const Unit& unit) {
   return unit.touched < unit.weights / 4;
 }
 
+// What the CPU computes beside the first units.
+enum class Besides : std::uint8_t {
+  kNothing,
+  kLookups,          // units of which little is touched
+  kLookupsAndLarge,  // and those with pieces too large to be copied
+};
+
 struct Recipe {
   std::vector<std::uint8_t> gpus;  // in the order of filling
   int slots = 0;                   // kept on each of them
   Size piece = kNoLimit;           // units with larger pieces are not copied, so slots stay small
   std::size_t on_cpu = 0;          // units at the start that the CPU computes
-  bool lookups_on_cpu = false;     // and units of which little is touched
+  Besides besides = Besides::kNothing;
 };
 
 class Filler {
@@ -69,7 +76,9 @@ class Filler {
     const auto cpu = static_cast<std::uint8_t>(world_.executors.size() - 1);
     for (std::size_t i = 0; i < units_.size(); ++i) {
       const Unit& unit = world_.units[units_[i]];
-      const bool wanted = i < recipe_.on_cpu || (recipe_.lookups_on_cpu && is_lookup(unit));
+      const bool wanted =
+          i < recipe_.on_cpu || (recipe_.besides != Besides::kNothing && is_lookup(unit)) ||
+          (recipe_.besides == Besides::kLookupsAndLarge && unit.piece > recipe_.piece);
       if (can && wanted && unit.weights + unit.extra <= std::min(ram_, free_[cpu])) {
         choices_[units_[i]] = {cpu, Store::kHere};
         ram_ -= unit.weights + unit.extra;
@@ -289,7 +298,7 @@ void offer_resident(const World& world, Best* best) {
   if (left > 0) return;
   UnitOrder room;
   const UnitOrder& units = first_uses(world, &room);
-  best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
+  best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, {}}).run());
 }
 
 void offer_fast(const World& world, Best* best) {
@@ -299,15 +308,19 @@ void offer_fast(const World& world, Best* best) {
   const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
   const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {
-    const Timing resident = best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, false}).run());
+    const Timing resident = best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, {}}).run());
     // Everything lies on GPUs: nothing else in this order can be faster.
     if (resident.fits && resident.disk_used == 0 && resident.ram_used == 0) continue;
     for (const int slots : {0, 2, 1}) {
       for (const Size piece : pieces) {
         if (slots == 0 && piece != kNoLimit) continue;
-        for (const bool lookups : {false, true}) {
-          if (lookups && !(has_lookups && world.computes_on_cpu() && world.has_gpu())) continue;
-          offer_best_cpu_share(world, units, {gpus, slots, piece, 0, lookups}, best);
+        for (const Besides besides :
+             {Besides::kNothing, Besides::kLookups, Besides::kLookupsAndLarge}) {
+          const bool both = world.computes_on_cpu() && world.has_gpu();
+          if (besides != Besides::kNothing && !both) continue;
+          if (besides == Besides::kLookups && !has_lookups) continue;
+          if (besides == Besides::kLookupsAndLarge && piece == kNoLimit) continue;
+          offer_best_cpu_share(world, units, {gpus, slots, piece, 0, besides}, best);
           if (best->proven()) return;
         }
       }

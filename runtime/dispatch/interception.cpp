@@ -30,14 +30,14 @@ enum class Touch : std::uint8_t {
   kStatistics,  // likewise, and in training writes to running statistics, which its schema hides
   kView,        // makes another view of the same memory and looks at none of it
   kCopy,        // copies between devices by itself
-  kLinear,      // a linear layer, with which the CPU may help
+  kProduct,     // a linear layer, with which the CPU may help
 };
 
 // A view by its schema, which a real kernel keeps to; composite ops (reshape, contiguous) may copy.
 Touch touch_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.name() == "aten::copy_" || schema.name() == "aten::_to_copy") return Touch::kCopy;
-  if (schema.name() == "aten::linear") return Touch::kLinear;
+  if (schema.name() == "haul::product") return Touch::kProduct;
   if (!schema.is_mutable() && schema.argumentIndexWithName("running_mean") &&
       schema.argumentIndexWithName("training")) {
     return Touch::kStatistics;
@@ -213,7 +213,7 @@ void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<c10::IValue> written;  // the call takes the arguments off the stack
   if (statistics || op.schema().is_mutable())
     written = Arguments(*stack).slice(stack->size() - count).vec();
-  if (touch == Touch::kLinear &&
+  if (touch == Touch::kProduct &&
       run_together(Arguments(*stack).slice(stack->size() - count), found, stack)) {
     if (found.several_devices) mark_outputs(op, stack);
     return;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 
 #include "runtime/dispatch/interception.h"
@@ -20,7 +20,9 @@ at::Tensor MemoryCopies::copy_of(const at::Tensor& tensor, c10::Device device) {
     Copy& copy = entry->second;
     copy.from = tensor_on(old, c10::kByte, {static_cast<std::int64_t>(old.nbytes())}, {1}, 0,
                           is_marked(tensor));
-    copy.to = at::empty_like(copy.from, copy.from.options().device(device)).copy_(copy.from);
+    // Not one like it, which would lie where the weight is used.
+    copy.to = at::empty(copy.from.sizes(), at::TensorOptions(c10::kByte).device(device));
+    copy.to.copy_(copy.from);
   }
   return tensor_on(entry->second.to.storage(), tensor.scalar_type(), tensor.sizes(),
                    tensor.strides(), tensor.storage_offset(), false);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include <ATen/core/grad_mode.h>
 #include <torch/utils.h>
 
 #include "core/describe/describe.h"
@@ -55,6 +56,14 @@ inline void write_model(const std::filesystem::path& folder, const std::string& 
   const Description description = core::describe_config(json, "config.json");
   torch::manual_seed(3);
   const auto model = models::make_model(core::ConfigReader(json, "config.json"), description);
+  for (const auto& item : model->named_parameters()) {
+    const at::NoGradGuard no_gradients;
+    if (item.value().dim() > 1) {
+      item.value().normal_(0, 0.05);
+    } else {
+      item.value().fill_(item.key().ends_with("bias") ? 0 : 1);
+    }
+  }
   save_model(ModelRef(*model), folder);
   std::ofstream(folder / "config.json") << text;
 }

@@ -119,6 +119,16 @@ void use(LoadedModel& model) {
   model.generate(prompt, options);
 }
 
+// On x86, where there are instructions for it, torch's attention lays keys and values in half
+// precision out anew, in memory that counts as the libraries' workspace.
+bool packs([[maybe_unused]] Dtype dtype) {
+#ifdef __x86_64__
+  return dtype == Dtype::kBF16;
+#else
+  return false;
+#endif
+}
+
 class PlannedMemory : public testing::TestWithParam<std::tuple<test::SmallModel, Dtype>> {
  protected:
   PlannedMemory() { test::write_model(folder.path(), std::get<0>(GetParam()).config); }
@@ -179,7 +189,7 @@ TEST_P(PlannedMemory, IsWhatIsTaken) {
     EXPECT_EQ(place == Place::kRam, report.bytes_moved == 0);
     EXPECT_EQ(report.unplanned, 0U);
     EXPECT_GT(ops, 0U);
-    EXPECT_LE(ops, ram.activations - core::kBlasWorkspace);
+    EXPECT_LE(ops, ram.activations - (packs(*options.dtype) ? 0 : core::kBlasWorkspace));
     std::printf("%s: planned %.3f MB, peak %.3f MB; activations %.3f MB, seen %.3f MB\n",
                 kPlaceNames[static_cast<std::size_t>(place)], megabytes(tier.planned),
                 megabytes(tier.peak), megabytes(ram.activations - core::kBlasWorkspace),
