@@ -1,0 +1,99 @@
+// The CPU's share of matrices that lie in RAM and are used on a GPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/json.h"
+#include "core/describe/describe.h"
+#include "haul/plan.h"
+
+namespace haul {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+// 2 GB of weights.
+constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 14,
+  "num_attention_heads": 16, "vocab_size": 32000, "max_position_embeddings": 4096,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+constexpr const char* kGpt2 = R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+  "n_embd": 1600, "n_layer": 48, "n_head": 25, "torch_dtype": "bfloat16"})";
+
+struct Case {
+  const char* config = kLlama;
+  double help = 4e10;
+  std::int64_t batch = 1;
+  Dtype dtype = Dtype::kBF16;
+  bool context = true;
+};
+
+Plan plan_of(const Case& item) {
+  const core::DescribeOptions stored{false, core::WeightDtype::kStored};
+  const Description description =
+      core::describe_config(core::parse_json(item.config, "config.json"), "config.json", stored);
+  Profile profile;
+  profile.gpu = {3e12, 4e10, 5e14};
+  profile.ram_bandwidth = 6e10;
+  profile.help_bandwidth = item.help;
+  PlanRequest request;
+  request.memory = parse_max_memory("0=2GB,cpu=64GB");
+  request.options.no_split = description.no_split;
+  if (item.context) request.context = 512;
+  request.batch = item.batch;
+  request.dtype = item.dtype;
+  return make_plan(description, request, profile);
+}
+
+TEST(Help, EndsWhenTheLinkDoes) {
+  const Plan plan = plan_of({});
+  EXPECT_DOUBLE_EQ(plan.cpu_share, 0.5);
+  EXPECT_DOUBLE_EQ(plan_of({.help = 1e10}).cpu_share, 0.2);
+  // Nearly all of the weights are in linear layers.
+  Bytes copied = 0;
+  for (const PlanStep& step : plan.steps) {
+    if (step.lies == kCpuDevice && step.runs_on == gpu(0)) copied += step.weights;
+  }
+  ASSERT_GT(copied, 0U);
+  const double alone = static_cast<double>(copied) / 4e10;
+  EXPECT_LT(plan.token.seconds, 0.6 * alone);
+  EXPECT_GT(plan.token.seconds, 0.5 * alone);
+  EXPECT_THAT(explain(plan, {}), Contains(HasSubstr("the CPU multiplies 50 % of the rows there")));
+}
+
+TEST(Help, IsForAFewRowsOfWhatTheKernelsKnow) {
+  EXPECT_GT(plan_of({.batch = kMostHelpedRows}).cpu_share, 0);
+  EXPECT_EQ(plan_of({.batch = kMostHelpedRows + 1}).cpu_share, 0);
+  EXPECT_EQ(plan_of({.dtype = Dtype::kF16}).cpu_share, 0);
+  EXPECT_EQ(plan_of({.context = false}).cpu_share, 0) << "who knows what will run it";
+  // Its matrices lie the other way round: a share is planned, and counts for nothing.
+  const Plan helped = plan_of({.config = kGpt2});
+  const Plan alone = plan_of({.config = kGpt2, .help = 1});
+  EXPECT_NEAR(helped.token.seconds, alone.token.seconds, 0.02 * alone.token.seconds);
+}
+
+TEST(Help, IsKeptWithThePlan) {
+  const Plan plan = plan_of({});
+  EXPECT_EQ(read_plan(write_plan(plan), "plan.json").cpu_share, plan.cpu_share);
+  EXPECT_EQ(read_plan(write_plan(plan), "plan.json"), plan);
+}
+
+// The slots are full long before the CPU's units have been computed.
+TEST(Prediction, CopiesDoNotHideBehindUnitsOfTheCpu) {
+  const Plan plan = plan_of({.help = 1});
+  double link = 0;
+  double cpu = 0;
+  for (const PlanStep& step : plan.steps) {
+    if (step.lies == kCpuDevice && step.runs_on == gpu(0)) {
+      link += static_cast<double>(step.weights) / 4e10;
+    }
+    if (step.runs_on == kCpuDevice && step.first != "model.embed_tokens") {
+      cpu += static_cast<double>(step.weights) / 6e10;
+    }
+  }
+  EXPECT_GE(plan.token.seconds, 0.99 * (link + cpu));
+}
+
+}  // namespace
+}  // namespace haul
