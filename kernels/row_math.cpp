@@ -1,8 +1,6 @@
 #include "kernels/row_math.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 // As in row_products.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -91,49 +89,6 @@ void gate_row_here(const float* gate, Curve curve, std::size_t size, float* valu
   });
 }
 
-// Scores to chances, times what they must be divided by.
-HWY_INLINE float raise(float* scores, std::size_t size) {
-  float most = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < size; ++i) most = std::max(most, scores[i]);
-  for_each_vector(size, [&](auto d, std::size_t i) {
-    const auto less = hn::Sub(hn::LoadU(d, scores + i), hn::Set(d, most));
-    hn::StoreU(hn::Exp(d, less), d, scores + i);
-  });
-  float sum = 0;
-  for (std::size_t i = 0; i < size; ++i) sum += scores[i];
-  return sum;
-}
-
-void see_here(const Sight& sight, float* scores, float* out) {
-  const std::size_t size = sight.size;
-  for (std::size_t t = 0; t < sight.tokens; ++t) {
-    const float* const key = sight.keys + t * sight.key_stride;
-    for (std::size_t h = 0; h < sight.heads; ++h) {
-      float score = sight.scale * dot(sight.queries + h * size, key, size);
-      if (sight.bias != nullptr) score += sight.bias[h * sight.bias_stride + t];
-      scores[h * sight.tokens + t] = score;
-    }
-  }
-  std::fill(out, out + sight.heads * size, 0.0F);
-  for (std::size_t h = 0; h < sight.heads; ++h) {
-    float* const chances = scores + h * sight.tokens;
-    const float share = 1 / raise(chances, sight.tokens);
-    for (std::size_t t = 0; t < sight.tokens; ++t) chances[t] *= share;
-  }
-  for (std::size_t t = 0; t < sight.tokens; ++t) {
-    const float* const value = sight.values + t * sight.value_stride;
-    for (std::size_t h = 0; h < sight.heads; ++h) {
-      const float chance = scores[h * sight.tokens + t];
-      float* const sum = out + h * size;
-      for_each_vector(size, [&](auto d, std::size_t i) {
-        const auto more =
-            hn::MulAdd(hn::Set(d, chance), hn::LoadU(d, value + i), hn::LoadU(d, sum + i));
-        hn::StoreU(more, d, sum + i);
-      });
-    }
-  }
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace haul::kernels
@@ -145,7 +100,6 @@ namespace haul::kernels {
 HWY_EXPORT(normed_row_here);
 HWY_EXPORT(turned_row_here);
 HWY_EXPORT(gate_row_here);
-HWY_EXPORT(see_here);
 
 void normed_row(const float* x, const float* weight, float epsilon, std::size_t size, float* out) {
   HWY_DYNAMIC_DISPATCH(normed_row_here)(x, weight, epsilon, size, out);
@@ -158,10 +112,6 @@ void turned_row(const float* x, const float* cosine, const float* sine, std::siz
 
 void gate_row(const float* gate, Curve curve, std::size_t size, float* values) {
   HWY_DYNAMIC_DISPATCH(gate_row_here)(gate, curve, size, values);
-}
-
-void see(const Sight& sight, float* scores, float* out) {
-  HWY_DYNAMIC_DISPATCH(see_here)(sight, scores, out);
 }
 
 }  // namespace haul::kernels

@@ -6,10 +6,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
 
-#include "kernels/attend_one.h"
+#include "kernels/attend.h"
 
 namespace haul::models {
 namespace {
@@ -82,28 +81,8 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
   const WithoutCudnn guard;
-  const std::int64_t batch = queries.size(0);
-  const std::int64_t heads = queries.size(1);
-  const std::int64_t tokens = queries.size(2);
-  const std::int64_t head_size = queries.size(3);
-  const std::int64_t kv_heads = seen.keys.size(1);
-  const std::int64_t share = heads / kv_heads;
-  if (tokens == 1) {
-    const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(head_size)));
-    return kernels::attend_one(queries, seen.keys, seen.values, mask.values, factor);
-  }
-  const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)
-    if (share == 1) return x;
-    return x.unsqueeze(2)
-        .expand({batch, kv_heads, share, x.size(2), x.size(3)})
-        .reshape({batch, heads, x.size(2), x.size(3)});
-  };
-  std::optional<at::Tensor> values;
-  if (mask.values.defined()) values = mask.values;
-  return at::scaled_dot_product_attention(queries, repeated(seen.keys), repeated(seen.values),
-                                          values, 0.0, mask.causal, scale)
-      .transpose(1, 2)
-      .reshape({batch, tokens, heads * head_size});
+  const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))));
+  return kernels::attend(queries, seen.keys, seen.values, {mask.values, mask.causal}, factor);
 }
 
 }  // namespace haul::models

@@ -1,0 +1,163 @@
+#include "kernels/attend.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/library.h>
+
+#include "kernels/own_ops.h"
+#include "kernels/sight.h"
+
+namespace haul::kernels {
+namespace {
+
+constexpr std::int64_t kPart = 1 << 13;  // numbers of keys that are worth a thread
+
+using Optional = std::optional<at::Tensor>;
+
+// From one to the next along a dimension; one of size 1 stands for all.
+std::int64_t step(const at::Tensor& x, std::int64_t dimension) {
+  return x.size(dimension) == 1 ? 0 : x.stride(dimension);
+}
+
+// What the heads of all sequences look at.
+struct Cache {
+  const at::Tensor& keys;
+  const at::Tensor& values;
+
+  Seen of(std::int64_t b, std::int64_t kv_head) const {
+    return {keys.const_data_ptr<float>() + b * keys.stride(0) + kv_head * keys.stride(1),
+            values.const_data_ptr<float>() + b * values.stride(0) + kv_head * values.stride(1),
+            static_cast<std::size_t>(keys.size(2)),
+            static_cast<std::size_t>(keys.size(3)),
+            static_cast<std::size_t>(keys.stride(2)),
+            static_cast<std::size_t>(values.stride(2))};
+  }
+};
+
+void attend_one(const at::Tensor& q, const Cache& cache, const at::Tensor& bias, double scale,
+                at::Tensor& out) {
+  const std::int64_t heads = q.size(1);
+  const std::int64_t size = q.size(3);
+  const std::int64_t tokens = cache.keys.size(2);
+  const std::int64_t share = heads / cache.keys.size(1);
+  const auto* const from = q.const_data_ptr<float>();
+  auto* const to = out.mutable_data_ptr<float>();
+  const std::int64_t grain = kPart / (tokens * size) + 1;
+  at::parallel_for(0, q.size(0) * heads, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> room(static_cast<std::size_t>(std::min(share, end - begin) * tokens));
+    // Those that look at the same keys go together.
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t b = i / heads;
+      const std::int64_t h = i % heads;
+      const std::int64_t next = std::min(end, b * heads + (h / share + 1) * share);
+      OneToken token{from + i * size, static_cast<std::size_t>(next - i), static_cast<float>(scale),
+                     nullptr, 0};
+      if (bias.defined()) {
+        token.bias = bias.const_data_ptr<float>() + b * step(bias, 0) + h * step(bias, 1);
+        token.bias_stride = static_cast<std::size_t>(step(bias, 1));
+      }
+      look(token, cache.of(b, h / share), room.data(), to + i * size);
+      i = next;
+    }
+  });
+}
+
+void attend_many(const at::Tensor& q, const Cache& cache, bool causal, double scale,
+                 at::Tensor& out) {
+  const std::int64_t heads = q.size(1);
+  const std::int64_t length = q.size(2);
+  const std::int64_t size = q.size(3);
+  const std::int64_t share = heads / cache.keys.size(1);
+  const auto wide = static_cast<std::int64_t>(tile_size());
+  const std::int64_t tiles = (length + wide - 1) / wide;
+  const auto* const from = q.const_data_ptr<float>();
+  auto* const to = out.mutable_data_ptr<float>();
+  at::parallel_for(0, q.size(0) * heads * tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> room(tile_room(cache.of(0, 0)));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t b = i / (heads * tiles);
+      const std::int64_t h = i / tiles % heads;
+      const std::int64_t t = i % tiles * wide;
+      const Seen seen = cache.of(b, h / share);
+      const Tile tile{from + b * q.stride(0) + h * q.stride(1) + t * q.stride(2),
+                      static_cast<std::size_t>(q.stride(2)),
+                      static_cast<std::size_t>(std::min(wide, length - t)),
+                      causal ? static_cast<std::size_t>(t + 1) : seen.tokens,
+                      static_cast<float>(scale),
+                      static_cast<std::size_t>(heads * size)};
+      look_all(tile, seen, room.data(), to + ((b * length + t) * heads + h) * size);
+    }
+  });
+}
+
+at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                      const Optional& bias, bool causal, double scale) {
+  const at::Tensor q = queries.contiguous();
+  at::Tensor out = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
+  if (q.size(2) == 1) {
+    attend_one(q, {keys, values}, bias ? bias->contiguous() : at::Tensor(), scale, out);
+  } else {
+    attend_many(q, {keys, values}, causal, scale, out);
+  }
+  return out;
+}
+
+TORCH_LIBRARY_FRAGMENT(haul, library) {
+  library.def(
+      "attend(Tensor queries, Tensor keys, Tensor values, Tensor? bias, bool causal, float scale) "
+      "-> Tensor");
+}
+TORCH_LIBRARY_IMPL(haul, CPU, library) {
+  library.impl("attend", own_attend);
+}
+TORCH_LIBRARY_IMPL(haul, Autograd, library) {
+  library.impl("attend", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace
+
+at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                  const Looking& looking, double scale) {
+  const bool serves = queries.scalar_type() == at::kFloat &&
+                      (!looking.mask.defined() || queries.size(2) == 1) &&
+                      has_own_ops({&queries, &keys, &values, &looking.mask}) &&
+                      keys.stride(-1) == 1 && values.stride(-1) == 1;
+  if (!serves) return plain_attend(queries, keys, values, looking, scale);
+  static const auto op = own_op<decltype(own_attend)>("haul::attend");
+  return op.call(queries, keys, values,
+                 looking.mask.defined() ? Optional(looking.mask) : std::nullopt, looking.causal,
+                 scale);
+}
+
+at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                        const Looking& looking, double scale) {
+  const std::int64_t batch = queries.size(0);
+  const std::int64_t heads = queries.size(1);
+  const std::int64_t tokens = queries.size(2);
+  const std::int64_t head_size = queries.size(3);
+  const std::int64_t kv_heads = keys.size(1);
+  const std::int64_t share = heads / kv_heads;
+  const Optional mask = looking.mask.defined() ? Optional(looking.mask) : std::nullopt;
+  if (share > 1 && tokens == 1 && !mask) {
+    // The heads that share keys are as good as tokens of one head: nothing is copied.
+    const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});
+    return at::scaled_dot_product_attention(grouped, keys, values, {}, 0.0, false, scale)
+        .reshape({batch, 1, heads * head_size});
+  }
+  const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)
+    if (share == 1) return x;
+    return x.unsqueeze(2)
+        .expand({batch, kv_heads, share, x.size(2), x.size(3)})
+        .reshape({batch, heads, x.size(2), x.size(3)});
+  };
+  return at::scaled_dot_product_attention(queries, repeated(keys), repeated(values), mask, 0.0,
+                                          looking.causal, scale)
+      .transpose(1, 2)
+      .reshape({batch, tokens, heads * head_size});
+}
+
+}  // namespace haul::kernels
