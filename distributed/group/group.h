@@ -30,9 +30,9 @@ class Group {
   virtual at::Tensor sum(const at::Tensor& tensor) = 0;
   virtual void barrier() = 0;
 
-  // To and from one other process, as the same bytes, in the order of the calls. `send` does not wait
-  // for the other; the tensor must stay as it is until finish_sends() has returned. `receive` fills
-  // a contiguous tensor of as many bytes as were sent.
+  // To and from one other process, as the same bytes, in the order of the calls. `send` does not
+  // wait for the other; the tensor must stay as it is until finish_sends() has returned. `receive`
+  // fills a contiguous tensor of as many bytes as were sent.
   virtual void send(const at::Tensor& tensor, int to) = 0;
   virtual void receive(const at::Tensor& tensor, int from) = 0;
   virtual void finish_sends() = 0;

@@ -140,7 +140,7 @@ TEST_F(RunProcesses, TellThePlanAndTheFiguresOnce) {
     return count;
   };
   EXPECT_EQ(times("11 of 11 prompts in"), 1) << done.err;
-  EXPECT_EQ(times("float32"), 1) << done.err;
+  EXPECT_EQ(times("first token"), 1) << done.err;
   EXPECT_THAT(done.err, Not(HasSubstr("guessed")));
 }
 
@@ -182,7 +182,8 @@ bool is_rank(pid_t process, const char* number) {
   std::ifstream file("/proc/" + std::to_string(process) + "/environ");
   std::stringstream text;
   text << file.rdbuf();
-  return ("\0" + text.str()).find(std::string("\0RANK=", 6) + number) != std::string::npos;
+  const std::string variables = std::string(1, '\0') + text.str();
+  return variables.find(std::string("\0RANK=", 6) + number + '\0') != std::string::npos;
 }
 
 TEST_F(RunProcesses, EndWithOneThatIsKilled) {

@@ -260,7 +260,7 @@ int main(int count, char** values) {
       std::_Exit(0);
     }
     if (name == "work") {
-      for (const std::int64_t count : {0, 1, 2, 7, 40}) work(state, count);
+      for (const std::int64_t tasks : {0, 1, 2, 7, 40}) work(state, tasks);
     }
     if (name == "again") {
       state.wait_for_everyone();

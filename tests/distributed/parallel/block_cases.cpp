@@ -149,7 +149,7 @@ void run_failing_blocks(const PartialState& state) {
   expect_in(error_of([&] { prepare_pipeline(wrong); }), "'nothing'");
 }
 
-void die_in_a_pass(const PartialState& state) {
+void die_in_a_pass() {
   Four model = make_model();
   PipelineBlocks blocks(model);
   blocks.add("in", model->in)

@@ -29,7 +29,7 @@ int main(int count, char** values) {
     const haul::PartialState state(options);
     if (name == "blocks") run_blocks(state);
     if (name == "failing_blocks") run_failing_blocks(state);
-    if (name == "death") die_in_a_pass(state);
+    if (name == "death") die_in_a_pass();
     if (name == "family") run_family(state, folder);
     if (name == "generation") run_generation(state, folder);
     if (name == "share_weights") share_weights(state, folder);

@@ -33,7 +33,7 @@ inline void expect_in(const std::string& text, const std::string& part) {
 // process.
 void run_blocks(const PartialState& state);
 void run_failing_blocks(const PartialState& state);
-void die_in_a_pass(const PartialState& state);
+void die_in_a_pass();
 
 // A model of haul's families. `write_model` makes one; FOLDER holds it.
 void write_model(const std::filesystem::path& folder, const std::string& architecture);

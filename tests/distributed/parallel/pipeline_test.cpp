@@ -81,9 +81,11 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                                            "BertForSequenceClassification", "BertModel"));
 
 TEST_F(Processes, GenerateWhatOneProcessGenerates) {
-  for (const char* const model : {"LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel"}) {
+  const std::vector<std::pair<const char*, std::vector<int>>> cases{
+      {"LlamaForCausalLM", {1, 2, 3}}, {"MistralForCausalLM", {2}}, {"GPT2LMHeadModel", {3}}};
+  for (const auto& [model, worlds] : cases) {
     write({"write_model", model});
-    for (const int world : {1, 2, 3}) expect_all_right("generation", world);
+    for (const int world : worlds) expect_all_right("generation", world);
   }
 }
 
