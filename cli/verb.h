@@ -22,7 +22,7 @@ void add_tree(CLI::App& app);
 // On tensors, in cli/torch.
 void add_bench(CLI::App& app);
 void add_env(CLI::App& app);
-void add_run(CLI::App& app);
+void add_run(CLI::App& app, char** argv);
 void add_test(CLI::App& app);
 
 }  // namespace haul::cli

@@ -2,10 +2,10 @@
 #include "cli/verb.h"
 
 int main(int argc, char** argv) {
-  return haul::cli::run_command(argc, argv, [](CLI::App& app) {
+  return haul::cli::run_command(argc, argv, [&](CLI::App& app) {
     haul::cli::add_bench(app);
     haul::cli::add_env(app);
-    haul::cli::add_run(app);
+    haul::cli::add_run(app, argv);
     haul::cli::add_test(app);
   });
 }

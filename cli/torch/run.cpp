@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -10,13 +11,16 @@
 #include "cli/ids.h"
 #include "cli/plan_view.h"
 #include "cli/torch/interrupt.h"
+#include "cli/torch/run_processes.h"
 #include "cli/torch/run_prompts.h"
 #include "cli/torch/run_task.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
 #include "core/base/terminal.h"
 #include "core/formats/safetensors_writer.h"
+#include "core/launch/rank_environment.h"
 #include "haul/error.h"
+#include "haul/torch/host_sharing.h"
 
 namespace haul::cli {
 namespace {
@@ -38,12 +42,14 @@ struct Flags {
   std::vector<std::string> labels;
   std::optional<std::int64_t> context;
   int threads = 0;
+  int num_processes = 1;
+  int pipeline = 1;
   bool chat = false;
   bool lines = false;
   PromptOptions prompts;
 };
 
-ModelOptions model_options(const Flags& flags) {
+ModelOptions model_options(const Flags& flags, const PartialState& state) {
   ModelOptions options;
   if (!flags.dtype.empty()) {
     const auto dtype = dtype_from_torch_name(flags.dtype);
@@ -66,6 +72,11 @@ ModelOptions model_options(const Flags& flags) {
   options.context = flags.context;
   options.batch = flags.prompts.batch;
   options.num_beams = flags.prompts.generate.num_beams;
+  options.sharing = share_host_weights(state);
+  if (!state.is_main_process()) {
+    options.log = [](const std::string&) {};
+    return options;
+  }
   options.on_plan = [](const Plan& plan) {
     fmt::print(stderr, "{}\n", plan_view(plan, core::terminal_width()));
     for (const std::string& warning : plan.warnings) {
@@ -107,10 +118,10 @@ void write_logits(LoadedModel& model, const std::vector<TokenId>& ids, const std
   writer.commit();
 }
 
-std::vector<Prompt> prompts_of(const Flags& flags) {
-  if (!flags.ids.empty()) return {};
+std::vector<Prompt> prompts_of(const Flags& flags, const PartialState& state) {
+  if (!flags.ids.empty() || flags.chat) return {};
   if (!flags.prompt.empty()) return {{flags.prompt, nullptr, {}}};
-  return read_prompts(flags.file, flags.lines);
+  return read_prompts(state, flags.file, flags.lines);
 }
 
 void check(const Flags& flags) {
@@ -130,14 +141,56 @@ void check(const Flags& flags) {
   }
 }
 
-void run(Flags& flags) {
+void check_pipeline(const Flags& flags, int processes) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::kUsage, why); };
+  if (flags.num_processes > 1) refuse("--pipeline and --num-processes exclude each other");
+  if (processes != flags.pipeline) {
+    refuse(fmt::format("--pipeline {} and {} processes", flags.pipeline, processes));
+  }
+  if (flags.chat || !flags.ids.empty() || (!flags.task.empty() && flags.task != "generate")) {
+    refuse("--pipeline is for prompts that are continued");
+  }
+}
+
+// Processes that were launched need prompts to share.
+void check_processes(const Flags& flags, int processes) {
+  if (flags.pipeline > 1) {
+    check_pipeline(flags, processes);
+    return;
+  }
+  if (processes == 1 || (flags.prompt.empty() && flags.ids.empty() && !flags.chat)) return;
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("{} processes share the prompts of a file, and there is one prompt", processes),
+      "give --file FILE with --lines, or a .jsonl file, or one process");
+}
+
+void run(Flags& flags, char** argv) {
   check(flags);
+  const core::RankEnvironment launched = core::read_rank_environment();
+  const bool alone = launched.source == core::RankSource::kAlone;
+  const int wanted = std::max(flags.num_processes, flags.pipeline);
+  check_processes(flags, alone ? wanted : launched.world);
+  if (alone && wanted > 1) {
+    if (!flags.file.empty()) read_prompts(flags.file, flags.lines);  // says once what is wrong
+    run_in_processes(wanted, argv);
+  }
+  // Words pass between the processes, not tensors: no GPU is needed for that.
+  const PartialState state({true});
   const std::vector<TokenId> ids =
       flags.ids.empty() ? std::vector<TokenId>() : parse_ids("--ids", flags.ids);
-  const std::vector<Prompt> prompts = flags.chat ? std::vector<Prompt>() : prompts_of(flags);
+  const std::vector<Prompt> prompts = prompts_of(flags, state);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
-  LoadedModel model = load_model(flags.model, model_options(flags));
   flags.prompts.generate.cancel = &interrupted();
+  if (flags.pipeline > 1) {
+    ModelOptions options = model_options(flags, state);
+    options.sharing = nullptr;  // they have no weights in common
+    PipelinedModel model(flags.model, options);
+    catch_interrupt();
+    answer(model, prompts, flags.prompts, state);
+    return;
+  }
+  LoadedModel model = load_model(flags.model, model_options(flags, state));
   if (!flags.logits.empty()) {
     write_logits(model, ids, flags.logits);
     return;
@@ -146,11 +199,11 @@ void run(Flags& flags) {
   if (flags.chat) {
     converse(model, flags);
   } else if (task != Task::kGenerate) {
-    run_task(model, task, {prompts, ids, flags.labels, flags.prompts.json});
+    run_task(model, task, {prompts, ids, flags.labels, flags.prompts.json}, state);
   } else {
     catch_interrupt();
     if (ids.empty()) {
-      answer(model, prompts, flags.prompts);
+      answer(model, prompts, flags.prompts, state);
     } else {
       answer(model, ids, flags.prompts);
     }
@@ -159,7 +212,7 @@ void run(Flags& flags) {
 
 }  // namespace
 
-void add_run(CLI::App& app) {
+void add_run(CLI::App& app, char** argv) {
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = app.add_subcommand(
       "run", "Run a model: continue a prompt, chat, classify, embed, fill a mask");
@@ -202,6 +255,12 @@ void add_run(CLI::App& app) {
   verb->add_option("--batch", prompts.batch, "so many of the prompts of a file at once")
       ->capture_default_str();
   verb->add_option("--threads", flags->threads, "of the CPU; default: all");
+  verb->add_option("--num-processes", flags->num_processes,
+                   "so many processes share the prompts of a file")
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--pipeline", flags->pipeline,
+                   "so many processes have a stage of the model each")
+      ->check(CLI::Range(1, 4096));
   verb->add_option("--logits", flags->logits,
                    "write the logits of --ids to a safetensors file instead");
   verb->add_option("--task", flags->task,
@@ -215,10 +274,11 @@ void add_run(CLI::App& app) {
       "  haul run model.gguf --chat --system 'Be brief.'\n"
       "  haul run ./model --max-memory 'cpu=2GiB' --offload-folder /tmp/offload --prompt Hello\n"
       "  haul run model.gguf --file questions.jsonl --batch 8 --json > answers.jsonl\n"
+      "  haul run ./model --file sentences.txt --lines --num-processes 4\n"
       "  haul run sentence-transformers/all-MiniLM-L6-v2 --prompt 'A sentence.' --json\n"
       "  echo 'The capital of France is [MASK].' | haul run google-bert/bert-base-uncased");
-  verb->callback([flags] {
-    run(*flags);
+  verb->callback([flags, argv] {
+    run(*flags, argv);
     end_if_interrupted();
   });
 }

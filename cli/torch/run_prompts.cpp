@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +12,7 @@
 #include "cli/torch/run_output.h"
 #include "core/base/terminal.h"
 #include "haul/error.h"
+#include "haul/torch/share_work.h"
 
 namespace haul::cli {
 namespace {
@@ -62,33 +65,81 @@ void clear_progress() {
   if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[K");
 }
 
-void answer_many(LoadedModel& model, const std::vector<Ids>& prompts,
-                 const PromptOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  std::size_t tokens = 0;
-  std::size_t done = 0;
-  while (done < prompts.size() && !interrupted()) {
-    show_progress(done, prompts.size());
-    const auto first = prompts.begin() + static_cast<std::ptrdiff_t>(done);
-    const auto count = std::min(static_cast<std::ptrdiff_t>(options.batch), prompts.end() - first);
-    const auto answers = model.generate_batch({first, first + count}, options.generate);
-    clear_progress();
-    for (const Generated& generated : answers) {
-      tokens += generated.ids.size();
-      if (options.json) {
-        show(to_json(generated, model).dump() + "\n");
-      } else {
-        show((done > 0 ? "\n" : "") + generated.text + "\n");
-      }
-      ++done;
-    }
+// Many prompts, a batch a task.
+class Answers {
+ public:
+  // `share` does the tasks.
+  using Share = std::function<std::int64_t(const SharedWork&)>;
+  Answers(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
+          const PartialState& state, Share share)
+      : model_(model),
+        prompts_(prompts),
+        options_(options),
+        state_(state),
+        share_(std::move(share)) {
+    // The others need not look at all of them, too.
+    if (state.is_main_process()) ids_ = all_ids(model, prompts, options);
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  fmt::print(stderr, "{}\n",
-             figures_line(model, fmt::format("{} of {} prompts in {:.2f} s, {:.1f} tokens/s", done,
-                                             prompts.size(), took.count(),
-                                             static_cast<double>(tokens) / took.count())));
-}
+
+  void run() {
+    const auto start = std::chrono::steady_clock::now();
+    SharedWork work;
+    work.count = (count_of(prompts_) + options_.batch - 1) / options_.batch;
+    work.task = [&](std::int64_t task) { return answers_of(task); };
+    work.result = [](std::int64_t, const std::string& text) {
+      clear_progress();
+      show(text);
+    };
+    work.progress = [&](std::int64_t tasks) { show_progress(done_after(tasks), prompts_.size()); };
+    work.cancel = &interrupted();
+    if (state_.is_main_process()) show_progress(0, prompts_.size());
+    const std::int64_t answered = share_(work);
+    clear_progress();
+    std::int64_t tokens = 0;
+    for (const std::int64_t some : state_.gather_object(tokens_)) tokens += some;
+    if (!state_.is_main_process()) return;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    fmt::print(stderr, "{}\n",
+               figures_line(model_, fmt::format("{} of {} prompts in {:.2f} s, {:.1f} tokens/s",
+                                                done_after(answered), prompts_.size(), took.count(),
+                                                static_cast<double>(tokens) / took.count())));
+  }
+
+ private:
+  template <typename T>
+  static std::int64_t count_of(const std::vector<T>& items) {
+    return static_cast<std::int64_t>(items.size());
+  }
+  std::size_t done_after(std::int64_t tasks) const {
+    return static_cast<std::size_t>(std::min(tasks * options_.batch, count_of(prompts_)));
+  }
+
+  std::string answers_of(std::int64_t task) {
+    const std::int64_t first = task * options_.batch;
+    const std::int64_t end = std::min(first + options_.batch, count_of(prompts_));
+    const std::vector<Ids> ids =
+        ids_.empty() ? all_ids(model_, {prompts_.begin() + first, prompts_.begin() + end}, options_)
+                     : std::vector<Ids>(ids_.begin() + first, ids_.begin() + end);
+    std::string text;
+    for (const Generated& generated : model_.generate_batch(ids, options_.generate)) {
+      tokens_ += count_of(generated.ids);
+      if (options_.json) {
+        text += to_json(generated, model_).dump() + "\n";
+      } else {
+        text += (first > 0 || !text.empty() ? "\n" : "") + generated.text + "\n";
+      }
+    }
+    return text;
+  }
+
+  LoadedModel& model_;
+  const std::vector<Prompt>& prompts_;
+  const PromptOptions& options_;
+  const PartialState& state_;
+  Share share_;
+  std::vector<Ids> ids_;     // of the main process: of all prompts
+  std::int64_t tokens_ = 0;  // of this process's answers
+};
 
 }  // namespace
 
@@ -120,13 +171,32 @@ void answer(LoadedModel& model, const std::vector<TokenId>& ids, const PromptOpt
   fmt::print(stderr, "{}\n", figures_line(model));
 }
 
-void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options) {
-  const std::vector<Ids> all = all_ids(model, prompts, options);
-  if (all.size() == 1) {
-    answer(model, all.front(), options);
+void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
+            const PartialState& state) {
+  if (prompts.size() == 1 && !state.use_distributed()) {
+    answer(model, all_ids(model, prompts, options).front(), options);
   } else {
-    answer_many(model, all, options);
+    Answers(model, prompts, options, state, [&](const SharedWork& work) {
+      return share_work(state, work);
+    }).run();
   }
+}
+
+void answer(PipelinedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
+            const PartialState& state) {
+  const auto share = [&](const SharedWork& work) { return model.run(work); };
+  if (prompts.size() > 1) {
+    Answers(model.model(), prompts, options, state, share).run();
+    return;
+  }
+  SharedWork one;
+  one.count = 1;
+  one.task = [&](std::int64_t) {
+    answer(model.model(), all_ids(model.model(), prompts, options).front(), options);
+    return std::string();
+  };
+  one.result = [](std::int64_t, const std::string&) {};
+  share(one);
 }
 
 }  // namespace haul::cli

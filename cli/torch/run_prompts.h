@@ -7,6 +7,8 @@
 
 #include "cli/torch/prompts.h"
 #include "haul/torch/model.h"
+#include "haul/torch/partial_state.h"
+#include "haul/torch/pipelined_model.h"
 
 namespace haul::cli {
 
@@ -27,8 +29,13 @@ std::vector<TokenId> chat_ids(const Tokenizer& tokenizer, const core::Json& mess
 void show(std::string_view text);
 
 // Print the answers, those to many in their order with an empty line between them, and on stderr
-// the figures. Until interrupted. Errors name the prompt's source.
+// the figures. Until interrupted. Errors name the prompt's source. Several processes share the
+// prompts, `batch` at a time, and the main one prints.
 void answer(LoadedModel& model, const std::vector<TokenId>& ids, const PromptOptions& options);
-void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options);
+void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
+            const PartialState& state);
+// The same by processes that have a stage of the model each.
+void answer(PipelinedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
+            const PartialState& state);
 
 }  // namespace haul::cli

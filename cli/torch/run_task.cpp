@@ -9,8 +9,10 @@
 #include <fmt/ranges.h>
 
 #include "cli/torch/run_output.h"
+#include "cli/torch/run_prompts.h"
 #include "core/base/json.h"
 #include "haul/error.h"
+#include "haul/torch/share_work.h"
 
 namespace haul::cli {
 namespace {
@@ -20,57 +22,63 @@ constexpr std::array<std::pair<const char*, Task>, 4> kTasks{{{"generate", Task:
                                                               {"classify", Task::kClassify},
                                                               {"fill-mask", Task::kFillMask}}};
 
-void embed(LoadedModel& model, const std::string& text, const TaskInput& input) {
+std::string embed(LoadedModel& model, const std::string& text, const TaskInput& input) {
   const std::vector<float> vector = input.ids.empty() ? model.embed(text) : model.embed(input.ids);
-  if (input.json) {
-    fmt::print("{}\n", core::Json{{"embedding", vector}}.dump());
-  } else {
-    fmt::print("{}\n", fmt::join(vector, " "));
-  }
+  if (input.json) return core::Json{{"embedding", vector}}.dump() + "\n";
+  return fmt::format("{}\n", fmt::join(vector, " "));
 }
 
-void classify(LoadedModel& model, const std::string& text, const TaskInput& input) {
+std::string classify(LoadedModel& model, const std::string& text, const TaskInput& input) {
   std::vector<Label> labels = input.ids.empty() ? model.classify(text) : model.classify(input.ids);
   if (!input.labels.empty() && input.labels.size() != labels.size()) {
     throw Error(ErrorKind::kUsage, fmt::format("--labels names {} labels, and the model has {}",
                                                input.labels.size(), labels.size()));
   }
   core::Json json = core::Json::array();
+  std::string lines;
   for (Label& label : labels) {
     if (!input.labels.empty()) label.name = input.labels[static_cast<std::size_t>(label.index)];
     json.push_back({{"label", label.name}, {"score", label.score}});
+    lines += fmt::format("{:.4f}  {}\n", label.score, label.name);
   }
-  if (input.json) {
-    fmt::print("{}\n", core::Json{{"labels", json}}.dump());
-    return;
-  }
-  for (const Label& label : labels) fmt::print("{:.4f}  {}\n", label.score, label.name);
+  return input.json ? core::Json{{"labels", json}}.dump() + "\n" : lines;
 }
 
-void fill_mask(LoadedModel& model, const std::string& text, const TaskInput& input) {
+std::string fill_mask(LoadedModel& model, const std::string& text, const TaskInput& input) {
   const auto masks = input.ids.empty() ? model.fill_mask(text) : model.fill_mask(input.ids);
   core::Json json = core::Json::array();
+  std::string lines;
   for (const std::vector<Word>& words : masks) {
+    if (masks.size() > 1) {
+      lines += fmt::format("{}mask {}\n", json.empty() ? "" : "\n", json.size() + 1);
+    }
     core::Json list = core::Json::array();
     for (const Word& word : words) {
       list.push_back({{"word", word.text}, {"id", word.id}, {"score", word.score}});
+      lines += fmt::format("{:.4f}  {}\n", word.score, word.text);
     }
     json.push_back(std::move(list));
   }
-  if (input.json) {
-    fmt::print("{}\n", core::Json{{"masks", json}}.dump());
-    return;
-  }
-  for (std::size_t i = 0; i < masks.size(); ++i) {
-    if (masks.size() > 1) fmt::print("{}mask {}\n", i > 0 ? "\n" : "", i + 1);
-    for (const Word& word : masks[i]) fmt::print("{:.4f}  {}\n", word.score, word.text);
-  }
+  return input.json ? core::Json{{"masks", json}}.dump() + "\n" : lines;
 }
 
-void run_one(LoadedModel& model, Task task, const std::string& text, const TaskInput& input) {
-  if (task == Task::kEmbed) embed(model, text, input);
-  if (task == Task::kClassify) classify(model, text, input);
-  if (task == Task::kFillMask) fill_mask(model, text, input);
+std::string answer_to(LoadedModel& model, Task task, const std::string& text,
+                      const TaskInput& input) {
+  if (task == Task::kEmbed) return embed(model, text, input);
+  if (task == Task::kClassify) return classify(model, text, input);
+  return fill_mask(model, text, input);
+}
+
+std::string answer_to(LoadedModel& model, Task task, const Prompt& prompt, const TaskInput& input) {
+  try {
+    if (!prompt.messages.is_null()) {
+      throw Error(ErrorKind::kUsage, "this task takes a text, and no messages");
+    }
+    return answer_to(model, task, prompt.text, input);
+  } catch (Error& error) {
+    if (!prompt.source.empty()) error.add_context(prompt.source);
+    throw;
+  }
 }
 
 }  // namespace
@@ -83,22 +91,20 @@ Task parse_task(const std::string& name) {
               "the tasks are generate, embed, classify and fill-mask");
 }
 
-void run_task(LoadedModel& model, Task task, const TaskInput& input) {
+void run_task(LoadedModel& model, Task task, const TaskInput& input, const PartialState& state) {
   const auto start = std::chrono::steady_clock::now();
-  if (!input.ids.empty()) run_one(model, task, {}, input);
-  for (std::size_t i = 0; i < input.texts.size(); ++i) {
-    const Prompt& prompt = input.texts[i];
-    if (i > 0 && !input.json && task != Task::kEmbed) fmt::print("\n");
-    try {
-      if (!prompt.messages.is_null()) {
-        throw Error(ErrorKind::kUsage, "this task takes a text, and no messages");
-      }
-      run_one(model, task, prompt.text, input);
-    } catch (Error& error) {
-      if (!prompt.source.empty()) error.add_context(prompt.source);
-      throw;
-    }
-  }
+  if (!input.ids.empty()) show(answer_to(model, task, std::string(), input));
+  SharedWork work;
+  work.count = static_cast<std::int64_t>(input.texts.size());
+  work.task = [&](std::int64_t i) {
+    return answer_to(model, task, input.texts[static_cast<std::size_t>(i)], input);
+  };
+  work.result = [&](std::int64_t i, const std::string& text) {
+    if (i > 0 && !input.json && task != Task::kEmbed) show("\n");
+    show(text);
+  };
+  share_work(state, work);
+  if (!state.is_main_process()) return;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   fmt::print(stderr, "{}\n", figures_line(model, fmt::format("answer {:.2f} s", took.count())));
 }

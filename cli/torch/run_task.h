@@ -7,6 +7,7 @@
 
 #include "cli/torch/prompts.h"
 #include "haul/torch/model.h"
+#include "haul/torch/partial_state.h"
 
 namespace haul::cli {
 
@@ -22,7 +23,8 @@ struct TaskInput {
 
 // Prints the answers, with an empty line between those to several texts, and on stderr the figures.
 // `task` is not kGenerate. Throws Error(kUsage) for labels that are not as many as the model's and
-// for a chat, and what the model throws; it names the text's source.
-void run_task(LoadedModel& model, Task task, const TaskInput& input);
+// for a chat, and what the model throws; it names the text's source. Several processes share the
+// texts, and the main one prints.
+void run_task(LoadedModel& model, Task task, const TaskInput& input, const PartialState& state);
 
 }  // namespace haul::cli

@@ -1,8 +1,3 @@
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -13,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include "cli/torch/start_processes.h"
 #include "cli/verb.h"
 #include "core/launch/rank_environment.h"
 #include "haul/error.h"
@@ -20,8 +16,6 @@
 
 namespace haul::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kFooter =
     R"(Starts the processes that the config file tells of, or as many as asked for, and has them split,
@@ -74,34 +68,17 @@ void take_part(bool cpu) {
   state.print("all is well");
 }
 
-// Beside this executable in a build folder, in bin when installed.
-fs::path command() {
-  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path beside = folder / "haul";
-  return fs::exists(beside) ? beside : folder.parent_path().parent_path() / "bin/haul";
-}
-
 // Does not return.
 void launch(const Flags& flags) {
-  const std::string path = command();
-  std::vector<std::string> words{path, "launch", "--no_python"};
+  std::vector<std::string> words;
   const auto add = [&](const char* flag, const std::string& value) {
-    if (value.empty()) return;
-    words.emplace_back(flag);
-    words.push_back(value);
+    if (!value.empty()) words.insert(words.end(), {flag, value});
   };
   add("--config_file", flags.config_file);
   add("--num_processes", flags.num_processes);
-  if (flags.cpu) words.emplace_back("--cpu");
-  words.insert(words.end(), {path, "test"});
-  if (flags.cpu) words.emplace_back("--cpu");
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execv(path.c_str(), arguments.data());
-  throw Error(ErrorKind::kResource,
-              fmt::format("{}: cannot start: {}", path, std::strerror(errno)));
+  if (!flags.cpu) start_processes(words, {"test"});
+  words.emplace_back("--cpu");
+  start_processes(words, {"test", "--cpu"});
 }
 
 }  // namespace

@@ -113,8 +113,20 @@ Machine read_machine(const Os& os) {
     const Bytes count = number(*text).value_or(1);
     machine.local_processes = static_cast<int>(std::clamp<Bytes>(count, 1, 4096));
   }
+  if (const auto text = os.variable("LOCAL_RANK")) {
+    machine.local_rank = static_cast<int>(std::min<Bytes>(
+        number(*text).value_or(0), static_cast<Bytes>(machine.local_processes) - 1));
+  }
   machine.ram = available_ram(os.root) / static_cast<Bytes>(machine.local_processes);
   return machine;
+}
+
+Bytes gpu_share(const Machine& machine, int gpu, int gpus, Bytes free) {
+  const int processes = machine.local_processes;
+  if (processes <= gpus) return gpu % processes == machine.local_rank ? free : 0;
+  if (machine.local_rank % gpus != gpu) return 0;
+  const int together = processes / gpus + (gpu < processes % gpus ? 1 : 0);
+  return free / static_cast<Bytes>(together);
 }
 
 std::vector<GpuMemory> visible_gpus(const std::vector<GpuMemory>& all,

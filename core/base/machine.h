@@ -34,8 +34,13 @@ struct Machine {
   std::vector<GpuMemory> gpus;  // the visible ones; a GPU's place here is its device number
   Bytes ram = 0;                // this process's share
   int local_processes = 1;
+  int local_rank = 0;  // of this process among them
 };
 Machine read_machine(const Os& os);
+
+// What of a GPU's memory is this process's, when the local processes have one GPU or several each,
+// or several of them one: nothing of a GPU that is another's. `gpus` is how many there are.
+Bytes gpu_share(const Machine& machine, int gpu, int gpus, Bytes free);
 
 // CUDA_VISIBLE_DEVICES as CUDA reads it: numbers or the beginnings of UUIDs; the list ends at the
 // first entry that names no GPU or one for the second time.

@@ -1,6 +1,7 @@
 #include "core/base/terminal.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +54,14 @@ std::string styled(std::string_view text, Style style, bool terminal) {
   return fmt::format("{}{}\033[0m", code(style), text);
 }
 
+// Of the terminal that this very stderr is passed on to; 0: there is none. Another's stderr does
+// not match, though the variable is inherited.
+int passed_on_columns() {
+  const char* const told = std::getenv(kPassedOnVariable);
+  const int columns = told == nullptr ? 0 : std::atoi(told);
+  return columns > 0 && passed_on(STDERR_FILENO, columns) == told ? columns : 0;
+}
+
 std::string bar(double share, int width) {
   const int filled = static_cast<int>(share * width);
   std::string result;
@@ -67,7 +76,13 @@ bool stdout_is_terminal() {
 }
 
 bool stderr_is_terminal() {
-  return ::isatty(STDERR_FILENO) == 1;
+  return ::isatty(STDERR_FILENO) == 1 || passed_on_columns() > 0;
+}
+
+std::string passed_on(int pipe, int columns) {
+  struct stat status {};
+  ::fstat(pipe, &status);
+  return fmt::format("{}:{}:{}", columns, status.st_dev, status.st_ino);
 }
 
 int terminal_width() {
@@ -75,7 +90,7 @@ int terminal_width() {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   }
-  return 80;
+  return passed_on_columns() > 0 ? passed_on_columns() : 80;
 }
 
 std::string styled_stdout(std::string_view text, Style style) {

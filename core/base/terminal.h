@@ -1,7 +1,8 @@
 #pragma once
 
 // What the user's terminal can do. Colours are off in a pipe, with NO_COLOR set, and with
-// TERM=dumb; a progress bar is drawn only on a terminal.
+// TERM=dumb; a progress bar is drawn only on a terminal. A pipe that a launcher passes on to its
+// terminal as it comes is one, too.
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,9 @@ enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow, kBlue, kMagenta, 
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
+// The variable that tells it of a pipe, and its value: the terminal has so many columns.
+inline constexpr const char* kPassedOnVariable = "HAUL_TERMINAL";
+std::string passed_on(int pipe, int columns);
 // Columns of the terminal, 80 when unknown.
 int terminal_width();
 // Wraps text in the style's codes where the stream shows colours.

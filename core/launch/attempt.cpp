@@ -139,7 +139,6 @@ void Attempt::start(int local_rank) {
   }
   ProcessStart process;
   process.command = plan.command;
-  process.environment = environment_with(changes);
   process.own_group = own_groups_;
   if (own_groups_) process.guard = &context_.guard;
   process.signal_mask = context_.signals.mask_before();
@@ -152,6 +151,12 @@ void Attempt::start(int local_rank) {
   // Kept for the report of a failure, unless one rank alone has just shown them.
   process.err =
       output(STDERR_FILENO, options.tee_stderr, options.prefix || plan.local_world > 1, rank);
+  // The bars of one rank alone can be drawn.
+  if (rank.number == 0 && rank.error_stream > 0 && !options.prefix &&
+      ::isatty(STDERR_FILENO) != 0) {
+    changes.emplace_back(kPassedOnVariable, passed_on(process.err, terminal_width()));
+  }
+  process.environment = environment_with(changes);
   rank.pid = start_process(process);
   for (const int descriptor : to_close_) ::close(descriptor);
   to_close_.clear();

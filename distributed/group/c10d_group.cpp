@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <string_view>
+#include <type_traits>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
@@ -59,6 +61,41 @@ class C10dGroup final : public Group {
     finish("waiting for everyone", [&] { return backend_->barrier(); });
   }
 
+  void send(const at::Tensor& tensor, int to) override {
+    std::vector<at::Tensor> bytes{bytes_of(tensor)};
+    const std::string doing = fmt::format("sending to process {}", to);
+    try {
+      sends_.push_back({backend_->send(bytes, to, 0), bytes[0], doing});
+    } catch (...) {
+      rethrow(rank(), size(), doing);
+    }
+    while (sends_.size() > kMostSends) finish_send();
+  }
+  void receive(const at::Tensor& tensor, int from) override {
+    std::vector<at::Tensor> bytes{bytes_of(tensor)};  // the same memory, unless it lies elsewhere
+    finish(fmt::format("receiving from process {}", from),
+           [&] { return backend_->recv(bytes, from, 0); });
+    if (!bytes[0].is_alias_of(tensor)) tensor.copy_(as(bytes[0], tensor));
+  }
+  void finish_sends() override {
+    while (!sends_.empty()) finish_send();
+  }
+
+  std::int64_t add(const std::string& counter, std::int64_t number) override {
+    return with_store([&] { return store_->add(counter, number); });
+  }
+  void post(const std::string& name, const std::string& text) override {
+    with_store([&] { store_->set(name, std::vector<std::uint8_t>(text.begin(), text.end())); });
+  }
+  std::optional<std::string> take(const std::string& name) override {
+    return with_store([&]() -> std::optional<std::string> {
+      if (!store_->check({name})) return std::nullopt;
+      const std::vector<std::uint8_t> text = store_->get(name);
+      store_->deleteKey(name);
+      return std::string(text.begin(), text.end());
+    });
+  }
+
  private:
   // Backends know few dtypes, but all of them bytes.
   at::Tensor bytes_of(const at::Tensor& tensor) const {
@@ -77,10 +114,34 @@ class C10dGroup final : public Group {
     }
   }
 
+  // The oldest.
+  void finish_send() {
+    const Send oldest = std::move(sends_.front());
+    sends_.pop_front();
+    finish(oldest.doing, [&] { return oldest.work; });
+  }
+
+  template <typename Work>
+  std::invoke_result_t<const Work&> with_store(const Work& work) {
+    try {
+      return work();
+    } catch (...) {
+      rethrow(rank(), size(), "talking to process 0");
+    }
+  }
+
   c10::intrusive_ptr<c10d::Store> store_;  // ends after the backend
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::string name_;
   at::Device wire_;
+
+  struct Send {
+    c10::intrusive_ptr<c10d::Work> work;
+    at::Tensor bytes;  // held until they are gone
+    std::string doing;
+  };
+  static constexpr std::size_t kMostSends = 64;
+  std::deque<Send> sends_;
 };
 
 // The first line of what went wrong, without torch's stack.

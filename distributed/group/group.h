@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,19 @@ class Group {
   virtual at::Tensor broadcast(const at::Tensor& tensor, int from) = 0;
   virtual at::Tensor sum(const at::Tensor& tensor) = 0;
   virtual void barrier() = 0;
+
+  // To and from one other process, as the same bytes, in the order of the calls. `send` does not
+  // wait for the other; the tensor must stay as it is until finish_sends() has returned. `receive`
+  // fills a contiguous tensor of as many bytes as were sent.
+  virtual void send(const at::Tensor& tensor, int to) = 0;
+  virtual void receive(const at::Tensor& tensor, int from) = 0;
+  virtual void finish_sends() = 0;
+
+  // What processes leave for each other without waiting. `add` gives the sum that a counter then
+  // has; `take` what was posted under a name, which nobody finds any more, or nothing.
+  virtual std::int64_t add(const std::string& counter, std::int64_t number) = 0;
+  virtual void post(const std::string& name, const std::string& text) = 0;
+  virtual std::optional<std::string> take(const std::string& name) = 0;
 };
 
 std::unique_ptr<Group> make_group_of_one();

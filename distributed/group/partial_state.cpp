@@ -16,17 +16,10 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include "core/launch/rank_environment.h"
-#include "distributed/group/group.h"
+#include "distributed/group/state.h"
 #include "haul/error.h"
 
 namespace haul {
-
-struct PartialState::State {
-  core::RankEnvironment environment;
-  at::Device device = at::kCPU;
-  std::unique_ptr<distributed::Group> group;
-};
 
 namespace {
 

@@ -156,10 +156,13 @@ class BertEncoderImpl : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(at::Tensor x, const AttentionMask& mask) {
-    for (const auto& layer : *layer_) x = layer->as<BertLayerImpl>()->forward(x, mask);
+  at::Tensor forward(at::Tensor x, const AttentionMask& mask, const Layers& part) {
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      x = layer_[i]->as<BertLayerImpl>()->forward(x, mask);
+    }
     return x;
   }
+  std::size_t size() const { return layer_->size(); }
 
  private:
   torch::nn::ModuleList layer_{nullptr};
@@ -195,9 +198,16 @@ class BertModelImpl : public Model {
   }
 
   at::Tensor forward(const Inputs& inputs) override {  // (B, T, C)
-    return encoder_(embeddings_(inputs), full_mask(inputs.attended, inputs.ids.size(1)));
+    return forward_part(inputs, {0, encoder_->size()}, {});
   }
-  at::Tensor pooled(const Inputs& inputs) { return pooler_(forward(inputs)); }  // (B, C)
+  at::Tensor forward_part(const Inputs& inputs, const Layers& part, const at::Tensor& x) override {
+    return encoder_(part.begin == 0 ? embeddings_(inputs) : x,
+                    full_mask(inputs.attended, inputs.ids.size(1)), part);
+  }
+  std::vector<std::string> layers() const override {
+    return layer_names("encoder.layer", encoder_->size());
+  }
+  at::Tensor pooled(const at::Tensor& x) { return pooler_(x); }  // (B, T, C) to (B, C)
   std::int64_t most_positions() const override { return embeddings_->positions(); }
   const at::Tensor& words() const { return embeddings_->words(); }
 
@@ -208,8 +218,28 @@ class BertModelImpl : public Model {
 };
 TORCH_MODULE(BertModel);
 
+// A BERT under a head.
+class BertWithHead : public Model {
+ public:
+  at::Tensor forward(const Inputs& inputs) override { return head(inputs, hidden(inputs)); }
+  at::Tensor hidden(const Inputs& inputs) override { return bert_->forward(inputs); }
+  at::Tensor forward_part(const Inputs& inputs, const Layers& part, const at::Tensor& x) override {
+    const at::Tensor hidden = bert_->forward_part(inputs, part, x);
+    return part.end < bert_->layers().size() ? hidden : head(inputs, hidden);
+  }
+  std::vector<std::string> layers() const override {
+    return layer_names("bert.encoder.layer", bert_->layers().size());
+  }
+  std::int64_t most_positions() const override { return bert_->most_positions(); }
+
+ protected:
+  virtual at::Tensor head(const Inputs& inputs, const at::Tensor& x) = 0;  // of x (B, T, C)
+
+  BertModel bert_{nullptr};
+};
+
 // Scores of labels for the whole text.
-class BertForSequenceClassification : public Model {
+class BertForSequenceClassification : public BertWithHead {
  public:
   BertForSequenceClassification(const core::ConfigReader& config, const Description& description) {
     bert_ = register_module(
@@ -217,12 +247,11 @@ class BertForSequenceClassification : public Model {
     classifier_ = register_module("classifier", linear(description.root, "classifier"));
   }
 
-  at::Tensor forward(const Inputs& inputs) override { return classifier_(bert_->pooled(inputs)); }
-  at::Tensor hidden(const Inputs& inputs) override { return bert_->forward(inputs); }
-  std::int64_t most_positions() const override { return bert_->most_positions(); }
-
  private:
-  BertModel bert_{nullptr};
+  at::Tensor head(const Inputs& /*inputs*/, const at::Tensor& x) override {
+    return classifier_(bert_->pooled(x));
+  }
+
   SharingLinear classifier_{nullptr};
 };
 
@@ -272,7 +301,7 @@ class BertHeadsImpl : public torch::nn::Module {
 TORCH_MODULE(BertHeads);
 
 // Logits of words for every place.
-class BertForMaskedLM : public Model {
+class BertForMaskedLM : public BertWithHead {
  public:
   BertForMaskedLM(const core::ConfigReader& config, const Description& description) {
     const Dimensions& d = *description.dimensions;
@@ -284,14 +313,11 @@ class BertForMaskedLM : public Model {
     cls_->predictions->decoder->share_bias(cls_->predictions->bias);
   }
 
-  at::Tensor forward(const Inputs& inputs) override {
-    return cls_->predictions(last_tokens(bert_->forward(inputs), inputs.last));
-  }
-  at::Tensor hidden(const Inputs& inputs) override { return bert_->forward(inputs); }
-  std::int64_t most_positions() const override { return bert_->most_positions(); }
-
  private:
-  BertModel bert_{nullptr};
+  at::Tensor head(const Inputs& inputs, const at::Tensor& x) override {
+    return cls_->predictions(last_tokens(x, inputs.last));
+  }
+
   BertHeads cls_{nullptr};
 };
 

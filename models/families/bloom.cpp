@@ -122,16 +122,24 @@ class BloomModelImpl : public Model {
   }
 
   at::Tensor forward(const Inputs& inputs) override {
+    return forward_part(inputs, {0, h_->size()}, {});
+  }
+
+  at::Tensor forward_part(const Inputs& inputs, const Layers& part,
+                          const at::Tensor& given) override {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
-    at::Tensor x = embedding_norm_(word_embeddings_(inputs.ids));
+    at::Tensor x = part.begin == 0 ? embedding_norm_(word_embeddings_(inputs.ids)) : given;
     const AttentionMask mask =
         causal_mask({inputs.ids.size(1), past, 0, inputs.attended, x.device()});
     const at::Tensor bias =
         distances(inputs, past + inputs.ids.size(1), x).expand({-1, -1, inputs.ids.size(1), -1});
     const Pass pass{with_bias(mask, bias), inputs.cache};
-    for (const auto& block : *h_) x = block->as<BloomBlockImpl>()->forward(x, pass);
-    return ln_f_(last_tokens(x, inputs.last));
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      x = h_[i]->as<BloomBlockImpl>()->forward(x, pass);
+    }
+    return part.end < h_->size() ? x : ln_f_(last_tokens(x, inputs.last));
   }
+  std::vector<std::string> layers() const override { return layer_names("h", h_->size()); }
 
   const at::Tensor& words() const { return word_embeddings_->weight; }
 

@@ -127,14 +127,25 @@ class GPT2ModelImpl : public Model {
   }
 
   at::Tensor forward(const Inputs& inputs) override {
+    return forward_part(inputs, {0, h_->size()}, {});
+  }
+
+  at::Tensor forward_part(const Inputs& inputs, const Layers& part,
+                          const at::Tensor& given) override {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
-    at::Tensor x = wte_(inputs.ids) + wpe_(positions_of(inputs, past));
-    if (inputs.types.defined()) x = x + wte_(inputs.types);
+    at::Tensor x = given;
+    if (part.begin == 0) {
+      x = wte_(inputs.ids) + wpe_(positions_of(inputs, past));
+      if (inputs.types.defined()) x = x + wte_(inputs.types);
+    }
     const Pass pass{causal_mask({inputs.ids.size(1), past, 0, inputs.attended, x.device()}),
                     inputs.cache};
-    for (const auto& block : *h_) x = block->as<GPT2BlockImpl>()->forward(x, pass);
-    return ln_f_(last_tokens(x, inputs.last));
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      x = h_[i]->as<GPT2BlockImpl>()->forward(x, pass);
+    }
+    return part.end < h_->size() ? x : ln_f_(last_tokens(x, inputs.last));
   }
+  std::vector<std::string> layers() const override { return layer_names("h", h_->size()); }
 
   std::int64_t most_positions() const override { return wpe_->weight.size(0); }
   const at::Tensor& words() const { return wte_->weight; }

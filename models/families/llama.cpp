@@ -166,7 +166,12 @@ class LlamaModelImpl : public Model {
   }
 
   at::Tensor forward(const Inputs& inputs) override {
-    at::Tensor x = embed_tokens_(inputs.ids);  // (B, T, C)
+    return forward_part(inputs, {0, layers_->size()}, {});
+  }
+
+  at::Tensor forward_part(const Inputs& inputs, const Layers& part,
+                          const at::Tensor& given) override {
+    at::Tensor x = part.begin == 0 ? embed_tokens_(inputs.ids) : given;  // (B, T, C)
     const std::int64_t tokens = inputs.ids.size(1);
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     const at::Tensor positions = positions_of(inputs, past);
@@ -177,8 +182,13 @@ class LlamaModelImpl : public Model {
               inputs.cache};
     request.window = window_;
     if (window_ > 0) pass.windowed = causal_mask(request);
-    for (const auto& layer : *layers_) x = layer->as<LlamaDecoderLayerImpl>()->forward(x, pass);
-    return norm_(last_tokens(x, inputs.last));
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      x = layers_[i]->as<LlamaDecoderLayerImpl>()->forward(x, pass);
+    }
+    return part.end < layers_->size() ? x : norm_(last_tokens(x, inputs.last));
+  }
+  std::vector<std::string> layers() const override {
+    return layer_names("layers", layers_->size());
   }
 
   std::vector<std::int64_t> windows() const override { return windows_; }

@@ -34,12 +34,23 @@ struct Inputs {
   Inputs to(at::Device device) const;
 };
 
+// A run of a model's layers.
+struct Layers {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
 class Model : public torch::nn::Module {
  public:
   // By its head: logits (B, T, V), hidden states (B, T, C), or scores of labels (B, labels).
   virtual at::Tensor forward(const Inputs& inputs) = 0;
   // (B, T, C) before any head; of a model with an encoder, what that gives.
   virtual at::Tensor hidden(const Inputs& inputs) { return forward(inputs); }
+  // The names of its layers, in their order, where a pass may be cut between them; else nothing.
+  virtual std::vector<std::string> layers() const { return {}; }
+  // The part of forward() in a run of layers. The first run begins with the ids, any other with
+  // `x` (B, T, C), which the run before gave; the last ends with what forward() gives.
+  virtual at::Tensor forward_part(const Inputs& inputs, const Layers& part, const at::Tensor& x);
   // Of a model with an encoder: ids and padding to what the decoder looks at.
   virtual at::Tensor encode(const Inputs& inputs);
   // By layer: how many tokens it looks at, itself included; 0, or nothing: at all before it.

@@ -61,6 +61,11 @@ Inputs Inputs::to(at::Device device) const {
   return result;
 }
 
+at::Tensor Model::forward_part(const Inputs& /*inputs*/, const Layers& /*part*/,
+                               const at::Tensor& /*x*/) {
+  throw Error(ErrorKind::kInternal, "a pass of this model cannot be cut");
+}
+
 at::Tensor Model::encode(const Inputs&) {
   throw Error(ErrorKind::kInternal, "a model without an encoder was asked to encode");
 }

@@ -17,6 +17,12 @@ at::Tensor last_tokens(const at::Tensor& x, std::int64_t count) {
   return x.narrow(1, x.size(1) - count, count);
 }
 
+std::vector<std::string> layer_names(const std::string& list, std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back(list + "." + std::to_string(i));
+  return names;
+}
+
 std::optional<std::int64_t> padding_id(const core::ConfigReader& config) {
   if (!config.has("pad_token_id")) return std::nullopt;
   return static_cast<std::int64_t>(config.number("pad_token_id", 0));

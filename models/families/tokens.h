@@ -14,6 +14,9 @@ at::Tensor positions_of(const Inputs& inputs, std::int64_t past);
 // Of x (B, T, C): the last `count` tokens; 0: all.
 at::Tensor last_tokens(const at::Tensor& x, std::int64_t count);
 
+// "h.0", "h.1", … for the layers in a list called "h".
+std::vector<std::string> layer_names(const std::string& list, std::size_t count);
+
 std::optional<std::int64_t> padding_id(const core::ConfigReader& config);
 // Of scores (B, T, labels): those at the last token of each sequence that is not padding. Throws
 // Error(kUsage) for several sequences without a padding id.

@@ -17,7 +17,9 @@ class WithHead : public Model {
  public:
   // `prefix` is the bare model's name.
   WithHead(const char* prefix, const core::ConfigReader& config, const Description& description)
-      : classifies_(has_child(description.root, "score")), padding_(padding_id(config)) {
+      : prefix_(prefix),
+        classifies_(has_child(description.root, "score")),
+        padding_(padding_id(config)) {
     const ModuleSpec& root = description.root;
     base_ = register_module(prefix, Base(config, child(root, prefix), *description.dimensions));
     const char* const name = classifies_ ? "score" : "lm_head";
@@ -25,15 +27,27 @@ class WithHead : public Model {
     if (!description.tied.empty()) head_->share(base_->words());
   }
 
-  at::Tensor forward(const Inputs& inputs) override {
-    const at::Tensor scores = head_(base_->forward(inputs));
-    return classifies_ ? of_last_token(scores, inputs.ids, padding_) : scores;
+  at::Tensor forward(const Inputs& inputs) override { return with_head(inputs, hidden(inputs)); }
+  at::Tensor forward_part(const Inputs& inputs, const Layers& part, const at::Tensor& x) override {
+    const at::Tensor hidden = base_->forward_part(inputs, part, x);
+    return part.end < base_->layers().size() ? hidden : with_head(inputs, hidden);
+  }
+  std::vector<std::string> layers() const override {
+    std::vector<std::string> names = base_->layers();
+    for (std::string& name : names) name = prefix_ + "." + name;
+    return names;
   }
   at::Tensor hidden(const Inputs& inputs) override { return base_->forward(inputs); }
   std::vector<std::int64_t> windows() const override { return base_->windows(); }
   std::int64_t most_positions() const override { return base_->most_positions(); }
 
  private:
+  at::Tensor with_head(const Inputs& inputs, const at::Tensor& hidden) {
+    const at::Tensor scores = head_(hidden);
+    return classifies_ ? of_last_token(scores, inputs.ids, padding_) : scores;
+  }
+
+  std::string prefix_;
   bool classifies_;
   std::optional<std::int64_t> padding_;
   Base base_{nullptr};

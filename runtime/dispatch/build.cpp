@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ namespace {
 
 constexpr Bytes kLoadStaging = 128 * kMiB;
 constexpr int kThreads = 4;
+constexpr Bytes kMapUnit = 64 * kKiB;  // a page is this or less
 
 // By calls, not through a map: a file that is cut short meanwhile then fails and does not end the
 // process.
@@ -89,10 +91,12 @@ class Outcome {
 
 class Builder {
  public:
-  Builder(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options)
+  Builder(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options,
+          HostSharing* sharing)
       : placed_(placed),
         source_(source),
         options_(options),
+        sharing_(sharing),
         store_(
             std::make_shared<WeightStore>(placed.plan.map, placed.main_device,
                                           options.max_memory ? *options.max_memory : MaxMemory{})),
@@ -103,12 +107,29 @@ class Builder {
     find_files();
     make_slots();
     fill();
+    unshare();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
     if (any_marked_) forbid_moves();
     return store_;
   }
 
  private:
+  struct Place {
+    std::size_t unit;
+    Bytes offset;
+  };
+  struct Area {
+    Bytes size = 0;
+    std::vector<Place> places;
+    SharedPart shared;
+  };
+  using AreaKey = std::tuple<std::string, bool, bool>;  // device, pinned, no other process's
+  using Areas = std::map<AreaKey, Area>;
+  static c10::Device area_device(const AreaKey& key) { return c10::Device(std::get<0>(key)); }
+  static bool is_shared(const AreaKey& key) {
+    return area_device(key).is_cpu() && !std::get<2>(key);
+  }
+
   const Unit& unit(std::size_t i) const { return placed_.units[i]; }
   bool leaves(std::size_t i) const {
     return source_.leaves(i) && (unit(i).resident() || unit(i).tensors.front().is_meta());
@@ -118,6 +139,9 @@ class Builder {
   c10::Device memory_of(std::size_t i) const {
     return unit(i).resident() ? unit(i).runs_on : c10::Device(c10::kCPU);
   }
+  bool fills(std::size_t i) const {
+    return data_[i] != nullptr && (fills_host_ || !memory_of(i).is_cpu() || source_.is_own(i));
+  }
   bool read_directly(std::size_t i) const {
     return unit(i).size >= kDirectSize && source_.file_of(i).has_value();
   }
@@ -125,15 +149,7 @@ class Builder {
   // All of a tier in one piece: host memory that a GPU is fed from apart, because it is pinned.
   // Buffers that a model computes itself and keeps are counted where they are.
   void lay_out() {
-    struct Place {
-      std::size_t unit;
-      Bytes offset;
-    };
-    struct Area {
-      Bytes size = 0;
-      std::vector<Place> places;
-    };
-    std::map<std::pair<std::string, bool>, Area> areas;  // by device, pinned
+    Areas areas;
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
       if (!in_memory(i)) continue;
       if (leaves(i)) {
@@ -141,15 +157,44 @@ class Builder {
         if (unit(i).is_buffer && tensor.is_cpu()) store_->add_kept(aligned_memory(unit(i).size));
         continue;
       }
-      Area& area = areas[{memory_of(i).str(), !unit(i).resident()}];
+      Area& area = areas[{memory_of(i).str(), !unit(i).resident(), source_.is_own(i)}];
       const Bytes slack = memory_of(i).is_cpu() && read_directly(i) ? kReadSlack : 0;
       area.places.push_back({i, area.size + slack});
       area.size += aligned_memory(unit(i).size) + 2 * slack;
     }
+    if (sharing_ != nullptr) share(&areas);
     for (const auto& [key, area] : areas) {
-      const Slab& slab = store_->add_slab(c10::Device(key.first), area.size, key.second);
+      Slab& slab = store_->add_slab(area_device(key), area.size, std::get<1>(key), area.shared);
+      if (area.shared.descriptor >= 0) shared_.emplace_back(&slab, area.shared);
       for (const Place& place : area.places) data_[place.unit] = slab.data() + place.offset;
     }
+  }
+
+  // One piece of memory for all areas of the host. Called even without any: others may have some.
+  void share(Areas* areas) {
+    Bytes size = 0;
+    std::string layout = source_.files();
+    for (auto& [key, area] : *areas) {
+      if (!is_shared(key)) continue;
+      area.shared.offset = size;
+      size += (area.size + kMapUnit - 1) / kMapUnit * kMapUnit;
+      for (const Place& place : area.places) {
+        layout += fmt::format("\n{} {} {} {}", unit(place.unit).name, unit(place.unit).size,
+                              static_cast<int>(unit(place.unit).type), place.offset);
+      }
+    }
+    const HostSharing::Memory memory = sharing_->open(size, std::hash<std::string>()(layout));
+    fills_host_ = memory.fills;
+    for (auto& [key, area] : *areas) {
+      if (is_shared(key)) area.shared.descriptor = memory.descriptor;
+    }
+  }
+
+  void unshare() {
+    if (sharing_ == nullptr) return;
+    sharing_->filled();
+    for (const auto& [slab, part] : shared_) slab->unshare(part);
+    sharing_->close();
   }
 
   void find_files() {
@@ -244,12 +289,12 @@ class Builder {
     std::vector<std::size_t> copied;
     Bytes total = 0;
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
-      if (data_[i] != nullptr) total += unit(i).size;
+      if (fills(i)) total += unit(i).size;
     }
     core::Progress progress("loading", total);
     Outcome outcome;
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
-      if (data_[i] == nullptr) continue;
+      if (!fills(i)) continue;
       if (read_directly(i)) {
         outcome.begin();
         try {
@@ -270,7 +315,7 @@ class Builder {
     const UnitSource::FileRange range = *source_.file_of(i);
     const int file = store_->disk().open(range.file);
     const auto done = [this, i, progress, outcome](const std::exception_ptr& error) {
-      if (!error) progress->advance(unit(i).size);
+      if (!error) note_read(i, progress);
       outcome->end(named(i, error));
     };
     if (memory_of(i).is_cpu()) {
@@ -280,6 +325,11 @@ class Builder {
     lane(memory_of(i))
         .fill({nullptr, file, range.offset, unit(i).size}, data_[i], {},
               [done](const std::exception_ptr& error, const GpuPoint&) { done(error); });
+  }
+
+  void note_read(std::size_t i, core::Progress* progress) {
+    progress->advance(unit(i).size);
+    if (!source_.is_own(i)) store_->add_read(unit(i).size);
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {
@@ -303,7 +353,7 @@ class Builder {
         outcome->begin();
         try {
           copy_one(units[k]);
-          progress->advance(unit(units[k]).size);
+          note_read(units[k], progress);
           outcome->end(nullptr);
         } catch (...) {
           outcome->end(named(units[k], std::current_exception()));
@@ -417,6 +467,9 @@ class Builder {
   const PlacedModel& placed_;
   const UnitSource& source_;
   const DispatchOptions& options_;
+  HostSharing* sharing_;  // null: none
+  bool fills_host_ = true;
+  std::vector<std::pair<Slab*, SharedPart>> shared_;
   std::shared_ptr<WeightStore> store_;
   std::vector<std::byte*> data_;  // of each unit that lies in memory
   std::map<std::size_t, UnitSource::FileRange> files_;
@@ -430,8 +483,8 @@ class Builder {
 }  // namespace
 
 std::shared_ptr<WeightStore> build(const PlacedModel& placed, const UnitSource& source,
-                                   const DispatchOptions& options) {
-  return Builder(placed, source, options).run();
+                                   const DispatchOptions& options, HostSharing* sharing) {
+  return Builder(placed, source, options, sharing).run();
 }
 
 }  // namespace haul::runtime

@@ -12,6 +12,7 @@
 
 #include "core/formats/model_files.h"
 #include "haul/bytes.h"
+#include "haul/torch/host_sharing.h"
 #include "runtime/dispatch/placement.h"
 
 namespace haul::runtime {
@@ -35,13 +36,18 @@ class UnitSource {
   // For weights that have to be written to the offload folder: equal only for equal bytes. Empty:
   // unknown, so nothing that lies there is trusted, and what is written serves this model alone.
   virtual std::string identity() const = 0;
+  // Whether a unit's value is the model's own and not of the files.
+  virtual bool is_own(std::size_t /*unit*/) const { return true; }
+  // The files: equal only for equal ones.
+  virtual std::string files() const { return {}; }
   // Whether a unit is to be left as it is: it has no value, or is where a CPU uses it.
   virtual bool leaves(std::size_t unit) const = 0;
 };
 
 // The store lives as long as the model does; of a model that stays as it was, no longer than what
 // is returned.
+// With `sharing`, what lies in RAM is there once for all of its processes.
 std::shared_ptr<WeightStore> build(const PlacedModel& placed, const UnitSource& source,
-                                   const DispatchOptions& options);
+                                   const DispatchOptions& options, HostSharing* sharing = nullptr);
 
 }  // namespace haul::runtime

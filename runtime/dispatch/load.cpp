@@ -19,6 +19,7 @@
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
+#include "runtime/dispatch/weight_store.h"
 
 namespace haul {
 namespace runtime {
@@ -190,7 +191,10 @@ class CheckpointSource final : public UnitSource {
     const bool any_own = std::any_of(own_.begin(), own_.end(), [](const at::Tensor& tensor) {
       return tensor.defined() && !tensor.is_meta();
     });
-    if (any_own) return {};
+    return any_own ? std::string() : files();
+  }
+  bool is_own(std::size_t unit) const override { return headers_[unit] == Match::kNone; }
+  std::string files() const override {
     std::string text;
     for (const core::MappedFile& file : checkpoint_.files()) {
       struct stat status {};
@@ -230,14 +234,14 @@ Dtype dtype_of(const std::string& name, const LoadOptions& options) {
 LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem::path& checkpoint,
                                     const Placement& placement, const LoadOptions& options) {
   using namespace runtime;  // NOLINT: everything below is its own
-  const ModelTensors tensors = read_model(model);
+  const ModelTensors tensors = only(read_model(model), options.only);
   const core::Checkpoint opened = core::Checkpoint::open(checkpoint);
   for (const std::string& note : opened.notes()) say(options, note);
   const core::TransformersTensors stored(opened, std::nullopt);
   Match match(tensors, stored);
   forget_not_stored(options, &match.report);
   check(match, checkpoint.string(), options);
-  if (!match.report.unexpected.empty()) {
+  if (!match.report.unexpected.empty() && options.only.empty()) {
     say(options, fmt::format("note: {}: names that the model does not have, {}",
                              checkpoint.string(), listed(match.report.unexpected)));
   }
@@ -250,7 +254,7 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
                                          Memory::kFresh, placement, options);
   CheckpointSource source(opened, match);
   source.set_units(placed.units);
-  build(placed, source, options);
+  match.report.read = build(placed, source, options, options.sharing.get())->bytes_read();
   return std::move(match.report);
 }
 

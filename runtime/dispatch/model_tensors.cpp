@@ -1,8 +1,10 @@
 #include "runtime/dispatch/model_tensors.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -125,7 +127,61 @@ class Reader {
   }
 };
 
+// Names of tensors that are kept.
+class Kept {
+ public:
+  Kept(const Description& description, const std::vector<std::string>& names)
+      : names_(names.begin(), names.end()) {
+    std::vector<std::string> tied;
+    for (const std::vector<std::string>& group : description.tied) {
+      if (std::any_of(group.begin(), group.end(),
+                      [&](const auto& name) { return (*this)(name); })) {
+        tied.insert(tied.end(), group.begin(), group.end());
+      }
+    }
+    names_.insert(tied.begin(), tied.end());
+  }
+
+  bool operator()(std::string name) const {
+    while (!names_.contains(name)) {
+      const std::size_t dot = name.rfind('.');
+      if (dot == name.npos) return false;
+      name.resize(dot);
+    }
+    return true;
+  }
+
+ private:
+  std::unordered_set<std::string> names_;
+};
+
+// Whether anything is left.
+bool reduce(ModuleSpec* module, const std::string& path, const Kept& kept) {
+  const auto other = [&](const auto& tensor) { return !kept(path + tensor.name); };
+  std::erase_if(module->parameters, other);
+  std::erase_if(module->buffers, other);
+  std::erase_if(module->children,
+                [&](ModuleSpec& child) { return !reduce(&child, path + child.name + ".", kept); });
+  return !module->parameters.empty() || !module->buffers.empty() || !module->children.empty();
+}
+
 }  // namespace
+
+Description only(Description description, const std::vector<std::string>& names) {
+  if (names.empty()) return description;
+  const Kept kept(description, names);
+  reduce(&description.root, "", kept);
+  std::erase_if(description.tied, [&](const auto& group) { return !kept(group.front()); });
+  return description;
+}
+
+ModelTensors only(ModelTensors model, const std::vector<std::string>& names) {
+  if (names.empty()) return model;
+  const Kept kept(model.description, names);
+  std::erase_if(model.all, [&](const ModelTensor& item) { return !kept(item.name); });
+  model.description = only(std::move(model.description), names);
+  return model;
+}
 
 Dtype to_dtype(c10::ScalarType type) {
   for (const auto& [dtype, scalar] : kTypes) {

@@ -28,6 +28,11 @@ struct ModelTensors {
 // Error(kUnsupported) for a dtype that haul has no name for.
 ModelTensors read_model(const ModelRef& model);
 
+// The part of a model at or below these names of modules and tensors, and with it every other name
+// of the same tensors. No names: all of it.
+ModelTensors only(ModelTensors model, const std::vector<std::string>& names);
+Description only(Description description, const std::vector<std::string>& names);
+
 Dtype to_dtype(c10::ScalarType type);
 // Throws Error(kUnsupported) for the types that torch lacks.
 c10::ScalarType to_scalar_type(Dtype dtype);

@@ -19,8 +19,14 @@ namespace haul::runtime {
 MaxMemory machine_memory() {
   constexpr Bytes kRamPart = 10;  // that is left to everything else
   std::vector<Budget> budgets;
-  for (const Gpu& found : gpus()) budgets.push_back(budget(gpu(found.index), found.free));
-  const Bytes ram = core::read_machine(core::this_os()).ram;
+  const core::Machine machine = core::read_machine(core::this_os());
+  const std::vector<Gpu> all = gpus();
+  for (const Gpu& found : all) {
+    const Bytes share =
+        core::gpu_share(machine, found.index, static_cast<int>(all.size()), found.free);
+    if (share > 0) budgets.push_back(budget(gpu(found.index), share));
+  }
+  const Bytes ram = machine.ram;
   budgets.push_back(budget(kCpuDevice, ram - ram / kRamPart));
   return get_max_memory(std::move(budgets));
 }

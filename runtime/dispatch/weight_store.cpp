@@ -147,9 +147,10 @@ Bytes WeightStore::planned(const std::string& tier) const {
   return found == planned_.end() ? 0 : found->second;
 }
 
-Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned) {
+Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned, const SharedPart& shared) {
   Reservation reservation = ledger(device).reserve(Tag::kWeights, size);
-  return *slabs_.emplace_back(std::make_unique<Slab>(device, size, std::move(reservation), pinned));
+  return *slabs_.emplace_back(
+      std::make_unique<Slab>(device, size, std::move(reservation), pinned, shared));
 }
 
 void WeightStore::add_kept(Bytes size) {

@@ -76,8 +76,12 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   void set_planned(c10::Device device, Bytes bytes);
   Bytes planned(const std::string& tier) const;
 
+  // Of weights, from files into memory when the model was loaded. Any thread.
+  void add_read(Bytes bytes) { read_ += bytes; }
+  Bytes bytes_read() const { return read_; }
+
   // Memory that stays, for all of a device or tier at once. Kept until the store goes.
-  Slab& add_slab(c10::Device device, Bytes size, bool pinned);
+  Slab& add_slab(c10::Device device, Bytes size, bool pinned, const SharedPart& shared = {});
   // RAM that the model has itself, counted until the store goes.
   void add_kept(Bytes size);
 
@@ -134,6 +138,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   std::map<std::string, Bytes> planned_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<Reservation> counted_;
+  std::atomic<Bytes> read_ = 0;
   std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)> streamers_{
       [](c10::Device a, c10::Device b) {
         return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());

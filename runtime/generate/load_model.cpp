@@ -9,12 +9,14 @@
 #include "core/describe/gguf_model.h"
 #include "core/formats/cast.h"
 #include "core/hub/resolve.h"
+#include "core/place/stages.h"
 #include "haul/error.h"
 #include "haul/torch/empty_weights.h"
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
 #include "runtime/generate/state.h"
+#include "runtime/tiers/gpu.h"
 #include "runtime/tiers/process_memory.h"
 
 namespace haul {
@@ -63,6 +65,7 @@ LoadOptions load_options(const LoadedModel::State& state, const ModelOptions& op
   for (const NamedTensor& tensor : all_tensors(state.description)) {
     if (tensor.is_buffer && !tensor.persistent) load.not_stored.push_back(tensor.name);
   }
+  load.sharing = options.sharing;
   load.log = options.log;
   return load;
 }
@@ -88,6 +91,49 @@ std::int64_t planned_batch(const ModelOptions& options, const runtime::BeamSetti
   const std::int64_t each = options.num_beams.value_or(beams.count);
   if (each < 1) throw Error(ErrorKind::kUsage, "num_beams is below 1");
   return options.batch * each;
+}
+
+// The layers of this process, and with them the names of what it is to load; empty: all.
+std::vector<std::string> take_part(LoadedModel::State* state, const ModelOptions& options) {
+  const std::vector<std::string> layers = state->model->layers();
+  state->layers = {0, layers.size()};
+  if (!options.part) return {};
+  const ModelPart& part = *options.part;
+  if (layers.empty()) {
+    throw Error(ErrorKind::kUnsupported, fmt::format("{}: a {} cannot be cut into stages",
+                                                     state->name, state->description.architecture));
+  }
+  const std::vector<core::Stage> stages =
+      part.split_points.empty()
+          ? core::even_stages(core::block_seconds(state->description, layers, load_profile(),
+                                                  !runtime::gpus().empty(), options.batch),
+                              part.count)
+          : core::named_stages(layers, part.split_points, part.count);
+  const core::Stage& mine = stages.at(part.index);
+  state->layers = {mine.begin, mine.end};
+  std::vector<std::string> names;
+  const auto tensors = core::block_tensors(state->description, layers);
+  for (std::size_t i = mine.begin; i < mine.end; ++i) {
+    names.insert(names.end(), tensors[i].begin(), tensors[i].end());
+  }
+  // What models compute for all of their layers.
+  for (const NamedTensor& tensor : all_tensors(state->description)) {
+    if (tensor.is_buffer && !tensor.persistent) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+// The description of these layers alone.
+Description part_of(Description description, const LoadedModel::State& state,
+                    const std::vector<std::string>& names) {
+  description = runtime::only(std::move(description), names);
+  if (names.empty()) return description;
+  Dimensions& dimensions = *description.dimensions;
+  dimensions.layers = static_cast<std::int64_t>(state.layers.end - state.layers.begin);
+  const auto first = state.windows.begin() + static_cast<std::ptrdiff_t>(state.layers.begin);
+  dimensions.windowed_layers = std::count_if(first, first + dimensions.layers,
+                                             [](std::int64_t window) { return window > 0; });
+  return description;
 }
 
 Plan plan_for(const Description& description, const ModelOptions& options, Dtype dtype,
@@ -186,11 +232,14 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
   state->windows.resize(static_cast<std::size_t>(state->dimensions().layers));
   state->generation =
       runtime::read_generation_config(config, files.folder / "generation_config.json");
-  const LoadOptions load = load_options(*state, options, dtype);
-  state->plan = plan_for(as_loaded(state->description, load), options, dtype, state->context,
-                         planned_batch(options, state->generation.beams), name);
+  LoadOptions load = load_options(*state, options, dtype);
+  load.only = take_part(state.get(), options);
+  state->plan =
+      plan_for(part_of(as_loaded(state->description, load), *state, load.only), options, dtype,
+               state->context, planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
-  load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load);
+  state->bytes_read =
+      load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load).read;
   state->device = input_device(state->plan);
   set_room_aside(state.get());
   state->load_seconds =
@@ -209,6 +258,15 @@ const Description& LoadedModel::description() const {
 }
 std::int64_t LoadedModel::context() const {
   return state_->context;
+}
+std::vector<std::string> LoadedModel::layers() const {
+  const std::vector<std::string> all = state_->model->layers();
+  const auto first = all.begin();
+  return {first + static_cast<std::ptrdiff_t>(state_->layers.begin),
+          first + static_cast<std::ptrdiff_t>(state_->layers.end)};
+}
+Bytes LoadedModel::bytes_read() const {
+  return state_->bytes_read;
 }
 double LoadedModel::load_seconds() const {
   return state_->load_seconds;

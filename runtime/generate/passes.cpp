@@ -42,7 +42,8 @@ Passes::Passes(LoadedModel::State& state, const std::vector<std::vector<TokenId>
     : state_(state),
       prompts_(prompts),
       padding_(padding_of(state)),
-      room_(room_after(longest_of(prompts))) {
+      room_(room_after(longest_of(prompts))),
+      runner_(state.make_runner ? state.make_runner() : make_local_runner(state)) {
   set_inputs();
 }
 
@@ -96,18 +97,15 @@ void Passes::encode_prompts() {
 }
 
 at::Tensor Passes::forward(models::Inputs inputs) {
-  inputs.cache = &*cache_;
   inputs.last = 1;
   inputs.encoded = encoded_;
   inputs.encoded_attended = encoded_attended_;
-  at::Tensor logits = state_.model->forward(inputs.to(state_.device));
-  cache_->advance(inputs.ids.size(1));
-  return logits;
+  return runner_->forward(std::move(inputs));
 }
 
 at::Tensor Passes::read_prompts(std::int64_t new_tokens, const std::atomic<bool>* cancel) {
   if (has_encoder()) encode_prompts();
-  cache_.emplace(state_.windows, ids_.size(1) + new_tokens, state_.kv_room.get());
+  runner_->begin(ids_.size(1) + new_tokens);
   at::Tensor logits;
   for (std::int64_t at = 0; at < ids_.size(1); at += kPromptPart) {
     if (cancel != nullptr && cancel->load()) return {};
@@ -134,7 +132,7 @@ at::Tensor Passes::read(const at::Tensor& ids) {
 }
 
 void Passes::repeat(std::int64_t times) {
-  cache_->repeat(times);
+  runner_->repeat(times);
   for (at::Tensor* some : {&attended_, &positions_, &encoded_attended_}) {
     if (some->defined()) *some = some->repeat_interleave(times, 0);
   }

@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "models/families/model.h"
-#include "runtime/generate/kv_cache.h"
+#include "runtime/generate/pass_runner.h"
 #include "runtime/generate/state.h"
 
 namespace haul::runtime {
@@ -40,7 +40,7 @@ class Passes {
   // Each sequence becomes so many of the same, side by side.
   void repeat(std::int64_t times);
   // Sequence i becomes what sequence rows[i] was, of the same prompt.
-  void reorder(const at::Tensor& rows) { cache_->reorder(rows); }
+  void reorder(const at::Tensor& rows) { runner_->reorder(rows); }
 
  private:
   bool has_encoder() const { return state_.dimensions().encoder_layers > 0; }
@@ -53,11 +53,11 @@ class Passes {
   const std::vector<std::vector<TokenId>>& prompts_;
   std::int64_t padding_;
   std::int64_t room_;
-  std::optional<ModelCache> cache_;  // from the first pass on
-  at::Tensor ids_;                   // (B, T) of the prompts
-  at::Tensor attended_;              // (B, S); undefined: no padding
-  at::Tensor positions_;             // likewise
-  at::Tensor encoded_;               // (B, E, C) of a model with an encoder
+  std::unique_ptr<PassRunner> runner_;
+  at::Tensor ids_;        // (B, T) of the prompts
+  at::Tensor attended_;   // (B, S); undefined: no padding
+  at::Tensor positions_;  // likewise
+  at::Tensor encoded_;    // (B, E, C) of a model with an encoder
   at::Tensor encoded_attended_;
 };
 

@@ -14,6 +14,7 @@
 #include "models/families/model.h"
 #include "runtime/generate/generation_config.h"
 #include "runtime/generate/kv_room.h"
+#include "runtime/generate/pass_runner.h"
 #include "runtime/generate/sentence_config.h"
 
 namespace haul {
@@ -33,6 +34,10 @@ struct LoadedModel::State {
   std::vector<std::int64_t> windows;  // by layer: tokens that it looks at; 0: all
   std::unique_ptr<runtime::KvRoom> kv_room;
   std::vector<runtime::Reservation> activations;  // set aside, by device
+  models::Layers layers;                          // that are loaded
+  Bytes bytes_read = 0;
+  // For each group of sequences that is generated. Empty: make_local_runner().
+  std::function<std::unique_ptr<runtime::PassRunner>()> make_runner;
   double load_seconds = 0;
   GenerateFigures figures;
   std::optional<runtime::SentenceConfig> sentence;  // read when it is first needed

@@ -13,20 +13,30 @@
 
 namespace haul::runtime {
 
-Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned)
+namespace {
+
+void* map(void* place, Bytes size, int flags, const SharedPart& shared) {
+  void* const memory = mmap(place, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE,
+                            shared.descriptor, static_cast<off_t>(shared.offset));
+  if (memory == MAP_FAILED) {
+    throw Error(ErrorKind::kResource, fmt::format("cannot allocate {} of RAM: {}",
+                                                  format_bytes(size), std::strerror(errno)));
+  }
+  return memory;
+}
+
+}  // namespace
+
+Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
+           const SharedPart& shared)
     : device_(device), size_(size), pinned_(pinned), reservation_(std::move(reservation)) {
   if (size == 0) return;
   if (!device.is_cpu()) {
     data_ = static_cast<std::byte*>(allocate_on_gpu(device.index(), size));
     return;
   }
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw Error(ErrorKind::kResource, fmt::format("cannot allocate {} of RAM: {}",
-                                                  format_bytes(size), std::strerror(errno)));
-  }
-  data_ = static_cast<std::byte*>(memory);
+  const int flags = shared.descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  data_ = static_cast<std::byte*>(map(nullptr, size, flags, shared));
   if (!pinned) return;
   try {
     pin(data_, size);
@@ -34,6 +44,10 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned)
     munmap(data_, size);
     throw;
   }
+}
+
+void Slab::unshare(const SharedPart& shared) {
+  if (data_ != nullptr && !pinned_) map(data_, size_, MAP_PRIVATE | MAP_FIXED, shared);
 }
 
 Slab::~Slab() {

@@ -13,10 +13,17 @@
 
 namespace haul::runtime {
 
+// A part of host memory that several processes map, from a page of it on.
+struct SharedPart {
+  int descriptor = -1;  // below 0: none
+  Bytes offset = 0;
+};
+
 class Slab {
  public:
   // Host memory starts at a page. Throws Error(kResource) when there is not enough.
-  Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned = false);
+  Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned = false,
+       const SharedPart& shared = {});
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
   ~Slab();
@@ -24,6 +31,9 @@ class Slab {
   c10::Device device() const { return device_; }
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }
+  // From now on what is written to shared memory stays with this process. Memory that is pinned
+  // stays as it is: pinning would copy it.
+  void unshare(const SharedPart& shared);
 
  private:
   c10::Device device_;

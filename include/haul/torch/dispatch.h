@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "haul/device_map.h"
 #include "haul/dtype.h"
 #include "haul/plan.h"
+#include "haul/torch/host_sharing.h"
 #include "haul/torch/move_tensors.h"
 
 namespace torch::nn {
@@ -84,6 +86,11 @@ struct LoadOptions : DispatchOptions {
   std::vector<std::string> not_stored = {};
   // Weights that have no value yet and are not in the checkpoint are left as they are.
   bool allow_missing = false;
+  // Names of modules and tensors: only what is there, or below, is placed and loaded, and nothing
+  // else is read. Empty: everything.
+  std::vector<std::string> only = {};
+  // Processes that load the same model beside this one. Nothing: none.
+  std::shared_ptr<HostSharing> sharing = {};
   // Takes remarks, a line each. Nothing: stderr.
   std::function<void(const std::string&)> log = {};
 };
@@ -93,6 +100,7 @@ struct LoadReport {
   std::vector<std::string> missing;        // of the model, not in the checkpoint
   std::vector<std::string> unexpected;     // of the checkpoint, not in the model
   std::vector<std::string> uninitialised;  // of the missing ones: without any value
+  Bytes read = 0;                          // of the checkpoint's weights, into memory
 };
 
 // Puts the weights of a checkpoint (a file or a folder in any format that haul reads) into a model,

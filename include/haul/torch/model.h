@@ -31,6 +31,14 @@
 
 namespace haul {
 
+// One of several processes that each have a run of a model's layers.
+struct ModelPart {
+  std::size_t index = 0;
+  std::size_t count = 1;
+  // The layers that parts begin with, but the first. Empty: parts of equal time, by the planner.
+  std::vector<std::string> split_points = {};
+};
+
 struct ModelOptions {
   // Of weights, KV cache and activations. Nothing: as a given plan says, else as most weights are
   // stored, of quantised ones F32 on a CPU and BF16 on a GPU.
@@ -46,6 +54,12 @@ struct ModelOptions {
   // For each sequence, as GenerateOptions has it: room for them is planned. Nothing: as
   // generation_config.json says.
   std::optional<std::int64_t> num_beams = std::nullopt;
+  // Only these layers, with what lies before the first and behind the last, are planned for and
+  // loaded. Such a model takes part in a pipeline and does nothing alone. Throws
+  // Error(kUnsupported) for a model that cannot be cut, Error(kUsage) for parts that cannot be.
+  std::optional<ModelPart> part = std::nullopt;
+  // Processes that load the same model beside this one. Nothing: none.
+  std::shared_ptr<HostSharing> sharing = {};
   // Told of the plan before anything is loaded.
   std::function<void(const Plan&)> on_plan = {};
   // Takes remarks, a line each. Nothing: stderr.
@@ -168,12 +182,18 @@ class LoadedModel {
   // more of them than the context holds.
   at::Tensor forward(std::span<const TokenId> ids);
 
+  // The layers that are loaded: all, or those of its part.
+  std::vector<std::string> layers() const;
+  // The bytes of weights that were read from the checkpoint to load it into memory.
+  Bytes bytes_read() const;
   // What was moved and taken since the model was loaded.
   DispatchReport report() const;
   ProcessMemory process_memory() const;
 
   struct State;
   explicit LoadedModel(std::unique_ptr<State> state);
+  // For what haul itself builds on a model.
+  State& state() const { return *state_; }
 
  private:
   std::unique_ptr<State> state_;

@@ -148,6 +148,8 @@ class PartialState {
   static void destroy_process_group();
 
   struct State;
+  // For what haul itself builds on the group.
+  State& state() const { return *state_; }
 
  private:
   template <typename Work>

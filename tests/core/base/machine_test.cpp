@@ -43,6 +43,23 @@ TEST_F(FakeMachine, RamIsSharedOutAmongLocalProcesses) {
   EXPECT_EQ(read_machine(os({{"LOCAL_WORLD_SIZE", "many"}})).ram, 1000 * kKiB);
 }
 
+TEST_F(FakeMachine, GpusAreSharedOutAmongLocalProcesses) {
+  const auto shares = [&](const char* processes, const char* rank, int gpus) {
+    const Machine machine =
+        read_machine(os({{"LOCAL_WORLD_SIZE", processes}, {"LOCAL_RANK", rank}}));
+    std::vector<Bytes> result;
+    for (int gpu = 0; gpu < gpus; ++gpu) result.push_back(gpu_share(machine, gpu, gpus, 60));
+    return result;
+  };
+  using Shares = std::vector<Bytes>;
+  EXPECT_EQ(shares("1", "0", 2), (Shares{60, 60}));
+  EXPECT_EQ(shares("2", "0", 3), (Shares{60, 0, 60}));
+  EXPECT_EQ(shares("2", "1", 3), (Shares{0, 60, 0}));
+  EXPECT_EQ(shares("3", "0", 2), (Shares{30, 0}));
+  EXPECT_EQ(shares("3", "1", 2), (Shares{0, 60}));
+  EXPECT_EQ(shares("3", "2", 2), (Shares{30, 0}));
+}
+
 TEST_F(FakeMachine, AVersion2CgroupAboveThisOneLimitsRam) {
   folder_.write("proc/meminfo", kMeminfo);
   folder_.write("proc/self/cgroup", "0::/outer/inner\n");

@@ -19,6 +19,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "haul/torch/partial_state.h"
+#include "haul/torch/share_work.h"
 
 namespace {
 
@@ -207,6 +208,38 @@ void death(const PartialState& state) {
   std::cerr << error << std::endl;
 }
 
+// Tasks of unequal length: each done once, and given to the main process in their order.
+void work(const PartialState& state, std::int64_t count) {
+  haul::SharedWork shared;
+  std::vector<std::int64_t> done;
+  std::vector<std::string> results;
+  std::int64_t told = 0;
+  shared.count = count;
+  shared.task = [&](std::int64_t task) {
+    ::usleep(static_cast<useconds_t>(task % 3 == 0 ? 3000 : 100));
+    done.push_back(task);
+    return std::string(1, '\0') + std::to_string(task);
+  };
+  shared.result = [&](std::int64_t task, const std::string& text) {
+    expect(task == static_cast<std::int64_t>(results.size()), "the order");
+    results.push_back(text);
+  };
+  shared.progress = [&](std::int64_t tasks) {
+    expect(tasks > told && tasks <= count, "progress");
+    told = tasks;
+  };
+  const std::int64_t given = haul::share_work(state, shared);
+  std::vector<int> times(static_cast<std::size_t>(count));
+  for (const auto& some : state.gather_object(done)) {
+    for (const std::int64_t task : some) ++times[static_cast<std::size_t>(task)];
+  }
+  for (const int one : times) expect(one == 1, "a task was done " + std::to_string(one) + " times");
+  expect(given == (state.is_main_process() ? count : 0), "the number of results");
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    expect(results[i] == std::string(1, '\0') + std::to_string(i), "a result");
+  }
+}
+
 }  // namespace
 
 int main(int count, char** values) {
@@ -225,6 +258,9 @@ int main(int count, char** values) {
     if (name == "death") {
       death(state);
       std::_Exit(0);
+    }
+    if (name == "work") {
+      for (const std::int64_t tasks : {0, 1, 2, 7, 40}) work(state, tasks);
     }
     if (name == "again") {
       state.wait_for_everyone();

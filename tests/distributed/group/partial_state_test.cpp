@@ -76,6 +76,10 @@ TEST_F(Processes, CollectivesGiveWhatTheySay) {
   for (const int world : {1, 2, 3, 4, 8}) expect_all_right("collectives", world);
 }
 
+TEST_F(Processes, DoSharedWorkOnceAndInOrder) {
+  for (const int world : {1, 2, 3, 8}) expect_all_right("work", world);
+}
+
 TEST_F(Processes, TakeTurns) {
   const std::vector<Finished> ended = run("turns", 3, 3);
   for (const Finished& one : ended) EXPECT_EQ(one.exit_code, 0) << one.err;
