@@ -56,6 +56,17 @@ def test_a_plan_is_drawn_and_figures_follow(terminal):
     assert plan.start() < text.start() < figures.start()
 
 
+def test_many_processes_draw_one_bar(terminal, tmp_path):
+    (tmp_path / "many.txt").write_text("Say a word.\n" * 12)
+    terminal.enter(f"ask --file {tmp_path}/many.txt --lines --num-processes 2 --max-new-tokens 4 --context 256 >answers")
+    screen = terminal.wait(r"^([2-9]|\d\d) of 12 prompts$")
+    assert len(re.findall(r"of 12 prompts", screen)) == 1
+    screen = terminal.wait(READY)
+    assert len(re.findall(r"of 12 prompts", screen)) == 1 and "12 of 12 prompts in" in screen
+    assert len(re.findall("loading", screen)) <= 1
+    assert terminal.code() == 0
+
+
 def chat_with_transformers(system, lines):
     """What it answers to each line, at most 16 tokens."""
     where = {"gguf_file": SMOLLM2.name}
