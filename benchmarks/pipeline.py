@@ -5,8 +5,8 @@
 Two processes on a core each, beside one process on one core, on a Llama of 16 layers whose weights
 are zero (a file that is a hole). Measured in turns, ROUNDS (5) of each, medians printed:
   pass       a batch in m chunks through 2 stages, as a share of what m/(m+p-1) allows
-  generate   12 prompts through 2 stages (haul run --pipeline 2), as a share of twice one process
-  prompts    24 prompts shared by 2 processes (haul run --num-processes 2), beside 2 processes that
+  generate   8 prompts through 2 stages (haul run --pipeline 2), as a share of twice one process
+  prompts    16 prompts shared by 2 processes (haul run --num-processes 2), beside 2 processes that
              run together and have half of them each
 Answer: 0.95 or more of each. There is no peer: Accelerate's prepare_pippy does not run on Gloo.
 """
@@ -26,7 +26,7 @@ BUILD = os.path.dirname(HAUL)
 PASSES = os.path.join(BUILD, "benchmarks/pipeline_passes")
 LAYERS, WIDTH, MIDDLE, VOCABULARY = 16, 512, 1536, 1000
 ROWS, TOKENS, CHUNKS = 32, 64, 8
-NEW = 64
+NEW = 24
 
 
 def write_model(folder):
@@ -101,8 +101,8 @@ def run(file, *more):
 
 
 def measure(folder, rounds):
-    few, many = write_prompts(folder / "few.txt", 12), write_prompts(folder / "many.txt", 24)
-    half = write_prompts(folder / "half.txt", 12)
+    few, many = write_prompts(folder / "few.txt", 8), write_prompts(folder / "many.txt", 16)
+    half = write_prompts(folder / "half.txt", 8)
     names = ("pass of one", "pass of two", "generate by one", "generate by two", "prompts by two",
              "prompts apart")
     seen = {name: [] for name in names}
