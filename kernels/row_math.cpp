@@ -11,14 +11,13 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "kernels/product.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace haul::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::ScalableTag<float>;
 using Single = hn::CappedTag<float, 1>;
 
 // Calls body(tag, i) for whole vectors, and for single elements behind them.
@@ -30,24 +29,9 @@ HWY_INLINE void for_each_vector(std::size_t size, const Body& body) {
   for (; i < size; ++i) body(Single(), i);
 }
 
-HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t size) {
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
-  auto even = hn::Zero(d);
-  auto odd = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + 2 * lanes <= size; i += 2 * lanes) {
-    even = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), even);
-    odd = hn::MulAdd(hn::LoadU(d, a + i + lanes), hn::LoadU(d, b + i + lanes), odd);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-  for (; i < size; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
 void normed_row_here(const float* x, const float* weight, float epsilon, std::size_t size,
                      float* out) {
-  const float mean = dot(x, x, size) / static_cast<float>(size);
+  const float mean = product(x, x, size) / static_cast<float>(size);
   const float factor = 1 / std::sqrt(mean + epsilon);
   for_each_vector(size, [&](auto d, std::size_t i) {
     hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), hn::LoadU(d, weight + i)),

@@ -12,35 +12,19 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "kernels/product.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace haul::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::ScalableTag<float>;
 using Single = hn::CappedTag<float, 1>;
 
 // Registers: keys at once in scores, and vectors of a value at once in sums.
 constexpr std::size_t kKeys = HWY_ARCH_ARM ? 8 : 4;
 constexpr std::size_t kWide = HWY_ARCH_ARM ? 4 : 2;
 constexpr std::size_t kQueries = 4;
-
-HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t size) {
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
-  auto even = hn::Zero(d);
-  auto odd = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + 2 * lanes <= size; i += 2 * lanes) {
-    even = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), even);
-    odd = hn::MulAdd(hn::LoadU(d, a + i + lanes), hn::LoadU(d, b + i + lanes), odd);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-  for (; i < size; ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 // Scores to chances.
 HWY_INLINE void weigh(float* scores, std::size_t size) {
@@ -113,7 +97,7 @@ void look_here(const OneToken& token, const Seen& seen, float* room, float* out)
   for (std::size_t t = 0; t < seen.tokens; ++t) {
     const float* const key = seen.keys + t * seen.key_stride;
     for (std::size_t h = 0; h < token.heads; ++h) {
-      float score = token.scale * dot(token.queries + h * seen.size, key, seen.size);
+      float score = token.scale * product(key, token.queries + h * seen.size, seen.size);
       if (token.bias != nullptr) score += token.bias[h * token.bias_stride + t];
       room[h * seen.tokens + t] = score;
     }
