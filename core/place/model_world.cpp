@@ -269,7 +269,10 @@ void let_cpu_help(const Profile& profile, double linear, World* world) {
   double links = 0;
   for (const Executor& executor : world->executors) links += executor.link;
   if (links <= 0 || world->ram == 0) return;
-  world->cpu_share = profile.help_bandwidth / (profile.help_bandwidth + links);
+  double help = profile.help_bandwidth;
+  // Until that is measured: the CPU and the links together get more out of RAM than the CPU alone.
+  if (!profile.measured) help = std::max(help, profile.ram_bandwidth - links / 2);
+  world->cpu_share = help / (help + links);
   for (Executor& executor : world->executors) executor.link /= 1 - linear * world->cpu_share;
 }
 

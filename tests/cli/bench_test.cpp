@@ -39,7 +39,7 @@ TEST(BenchCommand, KeepsWhatItMeasuresForPlans) {
 TEST(BenchCommand, SaysWhatItCanMeasure) {
   const auto none = run_haul({"bench"});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("machine"));
+  EXPECT_THAT(none.err, HasSubstr("A subcommand is required"));
   const auto nowhere = run_haul({"bench", "machine", "--folder", "/no/such/folder"});
   EXPECT_EQ(nowhere.exit_code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("/no/such/folder"));

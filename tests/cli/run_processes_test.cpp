@@ -46,6 +46,13 @@ class RunProcesses : public ::testing::Test {
     return done.out;
   }
 
+  // More than are answered before somebody acts.
+  static void write_many() {
+    std::string lines;
+    for (int i = 0; i < 2000; ++i) lines += "prompt " + std::to_string(i) + "\n";
+    folder_->write("many.txt", lines);
+  }
+
   static test::TemporaryFolder* folder_;
 };
 test::TemporaryFolder* RunProcesses::folder_ = nullptr;
@@ -187,9 +194,7 @@ bool is_rank(pid_t process, const char* number) {
 }
 
 TEST_F(RunProcesses, EndWithOneThatIsKilled) {
-  std::string lines;
-  for (int i = 0; i < 2000; ++i) lines += "prompt " + std::to_string(i) + "\n";
-  folder_->write("many.txt", lines);
+  write_many();
   for (const char* const number : {"0", "1", "2"}) {
     SCOPED_TRACE(number);
     test::LiveProcess haul({HAUL_COMMAND, "run", path(), "--file", path("many.txt"), "--lines",
@@ -210,6 +215,7 @@ TEST_F(RunProcesses, EndWithOneThatIsKilled) {
 }
 
 TEST_F(RunProcesses, ShowWhatThereIsWhenInterrupted) {
+  write_many();
   test::LiveProcess haul({HAUL_COMMAND, "run", path(), "--file", path("many.txt"), "--lines",
                           "--num-processes", "2", "--max-new-tokens", "50"});
   haul.line();

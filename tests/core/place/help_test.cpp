@@ -36,6 +36,7 @@ Plan plan_of(const Case& item) {
   Profile profile;
   profile.gpu = {3e12, 4e10, 5e14};
   profile.ram_bandwidth = 6e10;
+  profile.measured = true;
   profile.help_bandwidth = item.help;
   PlanRequest request;
   request.memory = parse_max_memory("0=2GB,cpu=64GB");
@@ -49,7 +50,7 @@ Plan plan_of(const Case& item) {
 TEST(Help, EndsWhenTheLinkDoes) {
   const Plan plan = plan_of({});
   EXPECT_DOUBLE_EQ(plan.cpu_share, 0.5);
-  EXPECT_DOUBLE_EQ(plan_of({.help = 1e10}).cpu_share, 0.2);
+  EXPECT_DOUBLE_EQ(plan_of({.help = 6e10}).cpu_share, 0.6);
   // Nearly all of the weights are in linear layers.
   Bytes copied = 0;
   for (const PlanStep& step : plan.steps) {
