@@ -30,8 +30,7 @@
 
 #include "haul/torch/dispatch.h"
 #include "haul/torch/empty_weights.h"
-#include "runtime/tiers/gpu.h"
-#include "runtime/tiers/slab.h"
+#include "runtime/measure/machine.h"
 
 namespace {
 
@@ -99,29 +98,6 @@ void synchronize(const at::Device& device) {
   if (device.is_cuda()) torch::cuda::synchronize();
 }
 
-// GB/s of copies from pinned memory, in pieces as large as a weight.
-double pinned_copy(haul::Bytes piece) {
-  using haul::runtime::Tag;
-  haul::runtime::Ledger ledger("benchmark", std::nullopt);
-  constexpr int kPieces = 8;
-  const haul::runtime::Slab host(at::kCPU, piece * kPieces,
-                                 ledger.reserve(Tag::kStaging, piece * kPieces), true);
-  const haul::runtime::Slab device(at::Device(at::kCUDA, 0), piece * 2,
-                                   ledger.reserve(Tag::kSlots, piece * 2));
-  haul::runtime::CopyStream copies(0);
-  std::vector<double> rates;
-  for (int round = 0; round < 6; ++round) {
-    const auto begin = Clock::now();
-    for (int i = 0; i < kPieces; ++i) {
-      copies.copy(device.data() + piece * (i % 2), host.data() + piece * i, piece);
-    }
-    haul::runtime::wait_for(copies.point());
-    if (round > 0)
-      rates.push_back(static_cast<double>(piece) * kPieces / seconds_since(begin) / 1e9);
-  }
-  return median(rates);
-}
-
 void run(const std::string& folder, const std::string& device_name, const std::string& home,
          int slots, int passes, bool cold) {
   int layers = 0;
@@ -131,7 +107,8 @@ void run(const std::string& folder, const std::string& device_name, const std::s
   const bool half = dtype == "BF16";
   const at::Device device = device_name == "cuda" ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   const haul::Bytes weight = static_cast<haul::Bytes>(width) * width * (half ? 2 : 4);
-  const double limit = device.is_cuda() && home == "cpu" ? pinned_copy(weight) : 0;
+  const double limit =
+      device.is_cuda() && home == "cpu" ? haul::runtime::link_bandwidth(0, weight) / 1e9 : 0;
 
   if (cold) drop_from_cache(folder + "/model.safetensors");
   nn::Sequential model = [&] {

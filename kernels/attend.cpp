@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -17,6 +18,21 @@ namespace {
 constexpr std::int64_t kPart = 1 << 13;  // numbers of keys that are worth a thread
 
 using Optional = std::optional<at::Tensor>;
+
+// On GPUs cuDNN plans for every length anew, which takes as long as many tokens; the lengths here
+// are new at every token.
+class WithoutCudnn {
+ public:
+  WithoutCudnn() : before_(at::globalContext().userEnabledCuDNNSDP()) {
+    at::globalContext().setSDPUseCuDNN(false);
+  }
+  WithoutCudnn(const WithoutCudnn&) = delete;
+  WithoutCudnn& operator=(const WithoutCudnn&) = delete;
+  ~WithoutCudnn() { at::globalContext().setSDPUseCuDNN(before_); }
+
+ private:
+  bool before_;
+};
 
 // From one to the next along a dimension; one of size 1 stands for all.
 std::int64_t step(const at::Tensor& x, std::int64_t dimension) {
@@ -135,6 +151,7 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
 
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                         const Looking& looking, double scale) {
+  const WithoutCudnn guard;
   const std::int64_t batch = queries.size(0);
   const std::int64_t heads = queries.size(1);
   const std::int64_t tokens = queries.size(2);

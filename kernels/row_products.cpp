@@ -1,8 +1,7 @@
 #include "kernels/row_products.h"
 
-// Vectors of SVE have no size that a compiler knows, and so no arrays; memory is the limit with
-// shorter ones too.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include "kernels/targets.h"
+
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/row_products.cpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-// As in row_products.cpp.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include "kernels/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sight.cpp"
 #include <hwy/foreach_target.h>

@@ -19,12 +19,10 @@ using distributed::Message;
 using Map = PipelineValue::Map;
 
 struct PipelinedModel::State {
-  explicit State(LoadedModel its_model)
-      : model(std::move(its_model)), device(distributed::device_of(model)) {}
+  explicit State(LoadedModel its_model) : model(std::move(its_model)) {}
 
   PartialState processes;
   LoadedModel model;
-  c10::Device device;
 
   distributed::Group& group() const { return *processes.state().group; }
   int rank() const { return group().rank(); }
@@ -158,7 +156,7 @@ class Server {
     inputs.positions = tensor_in(map, "positions");
     inputs.attended = tensor_in(map, "attended");
     inputs.last = std::get<std::int64_t>(map.at("last").value);
-    map["x"] = {passes.forward(inputs, tensor_in(map, "x").to(state_.device))};
+    map["x"] = {passes.forward(inputs, tensor_in(map, "x").to(state_.model.state().device))};
   }
 
   PipelinedModel::State& state_;

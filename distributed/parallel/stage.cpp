@@ -28,7 +28,7 @@ at::Tensor tensor_in(const Map& map, const char* name) {
 class FamilyStage {
  public:
   explicit FamilyStage(LoadedModel model)
-      : model_(std::make_shared<LoadedModel>(std::move(model))), device_(device_of(*model_)) {}
+      : model_(std::make_shared<LoadedModel>(std::move(model))) {}
 
   PipelineValue operator()(const PipelineValue& input) const {
     const LoadedModel::State& state = model_->state();
@@ -40,8 +40,8 @@ class FamilyStage {
       inputs.positions = (inputs.attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
     }
     at::Tensor x = tensor_in(map, "x");
-    if (x.defined()) x = x.to(device_);
-    x = state.model->forward_part(inputs.to(device_), state.layers, x);
+    if (x.defined()) x = x.to(state.device);
+    x = state.model->forward_part(inputs.to(state.device), state.layers, x);
     if (state.layers.end == state.model->layers().size()) return {x.to(at::kCPU, at::kFloat)};
     map["x"] = {x};
     return {std::move(map)};
@@ -62,7 +62,6 @@ class FamilyStage {
   }
 
   std::shared_ptr<LoadedModel> model_;
-  c10::Device device_;
 };
 
 }  // namespace
@@ -81,11 +80,6 @@ Error as_error(int process) {
   } catch (const std::exception& error) {
     return {ErrorKind::kInternal, context + ": " + error.what()};
   }
-}
-
-c10::Device device_of(const LoadedModel& model) {
-  const auto* const store = runtime::store_of(runtime::read_model(ModelRef(*model.state().model)));
-  return store == nullptr ? c10::Device(c10::kCPU) : store->main_device();
 }
 
 PipelineStage stage_of(const PipelineBlocks& blocks, const PartialState& processes,

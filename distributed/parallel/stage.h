@@ -21,9 +21,6 @@ struct PipelineStage {
 // In a handler: what is being handled, as other processes are told of it.
 Error as_error(int process);
 
-// Where a model computes what lies nowhere else.
-c10::Device device_of(const LoadedModel& model);
-
 // Of a user's model; nothing is loaded.
 PipelineStage stage_of(const PipelineBlocks& blocks, const PartialState& processes,
                        const std::vector<std::string>& split_points);

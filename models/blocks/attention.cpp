@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -11,24 +10,6 @@
 #include "kernels/attend.h"
 
 namespace haul::models {
-namespace {
-
-// On GPUs cuDNN plans for every length anew, which takes as long as many tokens; the lengths here
-// are new at every token.
-class WithoutCudnn {
- public:
-  WithoutCudnn() : before_(at::globalContext().userEnabledCuDNNSDP()) {
-    at::globalContext().setSDPUseCuDNN(false);
-  }
-  WithoutCudnn(const WithoutCudnn&) = delete;
-  WithoutCudnn& operator=(const WithoutCudnn&) = delete;
-  ~WithoutCudnn() { at::globalContext().setSDPUseCuDNN(before_); }
-
- private:
-  bool before_;
-};
-
-}  // namespace
 
 AttentionMask causal_mask(const MaskRequest& request) {
   const std::int64_t total = request.past + request.tokens;
@@ -80,7 +61,6 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
-  const WithoutCudnn guard;
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))));
   return kernels::attend(queries, seen.keys, seen.values, {mask.values, mask.causal}, factor);
 }

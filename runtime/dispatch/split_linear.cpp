@@ -11,6 +11,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/strides.h>
 
+#include "haul/plan.h"
 #include "haul/tensor_memory.h"
 #include "kernels/host_rows.h"
 #include "runtime/dispatch/interception.h"
@@ -19,7 +20,7 @@
 namespace haul::runtime {
 namespace {
 
-constexpr std::int64_t kMostRows = kernels::kMostVectors;
+static_assert(kMostHelpedRows <= static_cast<std::int64_t>(kernels::kMostVectors));
 constexpr Bytes kWorthIt = 1 * kMiB;  // of a weight: less is copied sooner than handed over
 
 // Memory of somebody else, as a tensor of the GPU.
@@ -86,7 +87,7 @@ bool is_split(const at::Tensor& x, const at::Tensor& weight) {
   if (split == nullptr || !split->helped || !is_whole(weight) || x.dim() == 0) return false;
   if (at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad())) return false;
   const std::int64_t width = weight.size(1);
-  return x.size(-1) == width && x.numel() > 0 && x.numel() <= kMostRows * width &&
+  return x.size(-1) == width && x.numel() > 0 && x.numel() <= kMostHelpedRows * width &&
          x.scalar_type() == weight.scalar_type();
 }
 

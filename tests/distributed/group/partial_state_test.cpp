@@ -14,6 +14,7 @@
 
 #include "core/launch/ports.h"
 #include "tests/support/live_process.h"
+#include "tests/support/rank_variables.h"
 
 namespace haul {
 namespace {
@@ -32,20 +33,12 @@ class Processes : public ::testing::Test {
 
   // `started` of `world` processes, the first ones.
   std::vector<Finished> run(const std::string& name, int world, int started) {
-    const std::string port = std::to_string(core::free_port());
+    const int port = core::free_port();
     std::vector<std::unique_ptr<test::LiveProcess>> processes;
     for (int i = 0; i < started; ++i) {
-      const std::string rank = std::to_string(i);
-      const std::string count = std::to_string(world);
       processes.push_back(std::make_unique<test::LiveProcess>(
           std::vector<std::string>{HAUL_GROUP_WORKER, name, folder_},
-          std::map<std::string, std::string>{{"RANK", rank},
-                                             {"LOCAL_RANK", rank},
-                                             {"WORLD_SIZE", count},
-                                             {"LOCAL_WORLD_SIZE", count},
-                                             {"MASTER_ADDR", "127.0.0.1"},
-                                             {"MASTER_PORT", port},
-                                             {"OMP_NUM_THREADS", "1"}}));
+          test::rank_variables(i, world, port)));
     }
     std::vector<Finished> result;
     for (const auto& process : processes) result.push_back(process->wait(kLimit));

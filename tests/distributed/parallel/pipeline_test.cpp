@@ -10,6 +10,7 @@
 
 #include "core/launch/ports.h"
 #include "tests/support/live_process.h"
+#include "tests/support/rank_variables.h"
 #include "tests/support/temporary_folder.h"
 
 namespace haul {
@@ -21,20 +22,12 @@ class Processes : public ::testing::Test {
  protected:
   void expect_all_right(const std::string& name, int world) {
     SCOPED_TRACE(name + ", " + std::to_string(world) + " processes");
-    const std::string port = std::to_string(core::free_port());
-    const std::string count = std::to_string(world);
+    const int port = core::free_port();
     std::vector<std::unique_ptr<test::LiveProcess>> processes;
     for (int i = 0; i < world; ++i) {
-      const std::string rank = std::to_string(i);
       processes.push_back(std::make_unique<test::LiveProcess>(
           std::vector<std::string>{HAUL_PARALLEL_WORKER, name, folder_.path()},
-          std::map<std::string, std::string>{{"RANK", rank},
-                                             {"LOCAL_RANK", rank},
-                                             {"WORLD_SIZE", count},
-                                             {"LOCAL_WORLD_SIZE", count},
-                                             {"MASTER_ADDR", "127.0.0.1"},
-                                             {"MASTER_PORT", port},
-                                             {"OMP_NUM_THREADS", "1"}}));
+          test::rank_variables(i, world, port)));
     }
     for (const auto& process : processes) {
       const Finished ended = process->wait(std::chrono::seconds(300));
