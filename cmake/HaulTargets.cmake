@@ -7,8 +7,8 @@ function(haul_warnings target)
   if(HAUL_SANITIZE OR HAUL_TSAN)
     set(strict -w)
   endif()
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                         -Wno-sign-conversion ${strict})
+  set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion ${strict})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
 endfunction()
 
 function(haul_library folder)

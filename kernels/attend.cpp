@@ -111,7 +111,7 @@ void attend_many(const at::Tensor& q, const Cache& cache, bool causal, double sc
 }
 
 at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
-                      const Optional& bias, bool causal, double scale) {
+                      const Optional& bias, const Optional& /*past*/, bool causal, double scale) {
   const at::Tensor q = queries.contiguous();
   at::Tensor out = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
   if (q.size(2) == 1) {
@@ -124,8 +124,8 @@ at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const a
 
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def(
-      "attend(Tensor queries, Tensor keys, Tensor values, Tensor? bias, bool causal, float scale) "
-      "-> Tensor");
+      "attend(Tensor queries, Tensor keys, Tensor values, Tensor? bias, Tensor? past, bool causal, "
+      "float scale) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("attend", own_attend);
@@ -138,15 +138,21 @@ TORCH_LIBRARY_IMPL(haul, Autograd, library) {
 
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                   const Looking& looking, double scale) {
-  const bool serves = queries.scalar_type() == at::kFloat &&
-                      (!looking.mask.defined() || queries.size(2) == 1) &&
-                      has_own_ops({&queries, &keys, &values, &looking.mask}) &&
-                      keys.stride(-1) == 1 && values.stride(-1) == 1;
+  const bool one = queries.size(2) == 1;
+  const bool serves =
+      keys.stride(-1) == 1 && values.stride(-1) == 1 &&
+      (queries.is_cpu() ? queries.scalar_type() == at::kFloat && !looking.past.defined() &&
+                              (!looking.mask.defined() || one) &&
+                              has_own_ops({&queries, &keys, &values, &looking.mask})
+                        : one && (!looking.mask.defined() || looking.past.defined()) &&
+                              has_own_ops({&queries, &keys, &values}));
   if (!serves) return plain_attend(queries, keys, values, looking, scale);
   static const auto op = own_op<decltype(own_attend)>("haul::attend");
-  return op.call(queries, keys, values,
-                 looking.mask.defined() ? Optional(looking.mask) : std::nullopt, looking.causal,
-                 scale);
+  const auto optional = [](const at::Tensor& some) {
+    return some.defined() ? Optional(some) : std::nullopt;
+  };
+  return op.call(queries, keys, values, optional(looking.mask), optional(looking.past),
+                 looking.causal, scale);
 }
 
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
@@ -159,10 +165,10 @@ at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const
   const std::int64_t kv_heads = keys.size(1);
   const std::int64_t share = heads / kv_heads;
   const Optional mask = looking.mask.defined() ? Optional(looking.mask) : std::nullopt;
-  if (share > 1 && tokens == 1 && !mask) {
+  if (share > 1 && tokens == 1 && (!mask || mask->size(1) == 1)) {
     // The heads that share keys are as good as tokens of one head: nothing is copied.
     const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});
-    return at::scaled_dot_product_attention(grouped, keys, values, {}, 0.0, false, scale)
+    return at::scaled_dot_product_attention(grouped, keys, values, mask, 0.0, false, scale)
         .reshape({batch, 1, heads * head_size});
   }
   const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)

@@ -11,10 +11,14 @@ namespace haul::kernels {
 struct Looking {
   at::Tensor mask;      // (B or 1, H or 1, T, S): bool, or floats to add to the scores
   bool causal = false;  // token i at the first i + 1; S is T
+  // Of a single token: how many are before it, a number on the device, where that is to be asked
+  // when the work runs. The mask, over all of the room, says the same.
+  at::Tensor past = {};
 };
 
 // queries (B, H, T, D) over keys and values (B, K, S, D), to (B, T, H * D). By the operator
-// haul::attend where that serves: F32, and no mask but for a single token.
+// haul::attend where that serves: on the CPU F32, and no mask but for a single token; on GPUs BF16,
+// a single token and no mask.
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                   const Looking& looking, double scale);
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,

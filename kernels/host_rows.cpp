@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
@@ -9,18 +10,17 @@
 namespace haul::kernels {
 namespace {
 
-constexpr std::int64_t kAtOnce = 64;  // rows whose products stay in the first cache
+constexpr std::int64_t kAtOnce = 32;  // rows whose products stay in the first cache
 
 template <typename T>
 void multiply(const HostRows& rows, WeightType type, const float* vectors, std::int64_t count,
               T* out) {
-  // A part for each thread, of whole groups of rows.
-  const std::int64_t threads = std::max(1, at::get_num_threads());
-  const std::int64_t grain = (rows.count / threads / kAtOnce + 1) * kAtOnce;
-  at::parallel_for(0, rows.count, grain, [&](std::int64_t begin, std::int64_t end) {
+  // Threads take groups of rows as they come to it: some share their core with what drives the GPU.
+  std::atomic<std::int64_t> taken = 0;
+  at::parallel_for(0, std::max(1, at::get_num_threads()), 1, [&](std::int64_t, std::int64_t) {
     std::array<float, kAtOnce * kMostVectors> sums;
-    for (std::int64_t first = begin; first < end; first += kAtOnce) {
-      const std::int64_t last = std::min(first + kAtOnce, end);
+    for (std::int64_t first = 0; (first = taken.fetch_add(kAtOnce)) < rows.count;) {
+      const std::int64_t last = std::min(first + kAtOnce, rows.count);
       // The products land at [v * kAtOnce + row - first].
       const auto* const matrix = static_cast<const T*>(rows.matrix) + first * rows.width;
       const Rows part{type, matrix, static_cast<std::size_t>(rows.width), 0,

@@ -1,5 +1,6 @@
 #include "kernels/linear.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -76,15 +77,12 @@ at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish&
 
 // What a GPU does, or a GPU and the CPU together: an operator, so that a weight which lies
 // elsewhere is noticed.
-at::Tensor product_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias) {
-  return at::linear(x, weight, bias);
-}
-
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const bool gradients =
       at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
   if (!x.is_cuda() || !weight.is_cuda() || gradients) return at::linear(x, weight, optional(bias));
-  static const auto op = own_op<decltype(product_on_gpu)>("haul::product");
+  using Product = at::Tensor(const at::Tensor&, const at::Tensor&, const Optional&);
+  static const auto op = own_op<Product>("haul::product");
   return op.call(x, weight, optional(bias));
 }
 
@@ -100,14 +98,26 @@ at::Tensor own_gated_linear(const at::Tensor& x, const at::Tensor& weight, const
                   {bias.value_or(at::Tensor()), at::Tensor(), gate, static_cast<Curve>(curve)});
 }
 
+// On GPUs a weight that is fetched goes through haul::product, with which the CPU may help.
+bool has_own_linear(const at::Tensor& x, const LinearWeights& layer, const at::Tensor& other) {
+  if (!has_own_ops({&x, &layer.weight, &layer.bias, &other})) return false;
+  return x.is_cpu() || !(lies_elsewhere(layer.weight) || lies_elsewhere(layer.bias));
+}
+
+// Several weights by one operator: none of them may have to be fetched.
+bool are_at_hand(const at::Tensor& x, const LinearWeights& layer) {
+  return x.is_cuda() && has_own_linear(x, layer, {});
+}
+
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def("product(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
   library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(haul, CUDA, library) {
-  library.impl("product", product_on_gpu);
+  library.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
+  library.def(
+      "gated_pair(Tensor x, Tensor gate, Tensor? gate_bias, Tensor weight, Tensor? bias, "
+      "int curve) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("linear", own_linear);
@@ -117,13 +127,15 @@ TORCH_LIBRARY_IMPL(haul, Autograd, library) {
   library.impl("product", torch::CppFunction::makeFallthrough());
   library.impl("linear", torch::CppFunction::makeFallthrough());
   library.impl("gated_linear", torch::CppFunction::makeFallthrough());
+  library.impl("linears", torch::CppFunction::makeFallthrough());
+  library.impl("gated_pair", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual) {
-  if (!has_own_ops({&x, &weight, &bias, &residual})) {
+  if (!has_own_linear(x, {weight, bias}, residual)) {
     return plain_linear(x, weight, bias, residual);
   }
   static const auto op = own_op<decltype(own_linear)>("haul::linear");
@@ -138,7 +150,7 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 
 at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         const at::Tensor& gate, Curve curve) {
-  if (!has_own_ops({&x, &weight, &bias, &gate})) {
+  if (!has_own_linear(x, {weight, bias}, gate)) {
     return plain_gated_linear(x, weight, bias, gate, curve);
   }
   static const auto op = own_op<decltype(own_gated_linear)>("haul::gated_linear");
@@ -148,6 +160,37 @@ at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& gate, Curve curve) {
   return curved(gate, curve) * plain_linear(x, weight, bias);
+}
+
+std::vector<at::Tensor> linears(const at::Tensor& x, std::span<const LinearWeights> layers) {
+  std::vector<at::Tensor> results;
+  if (std::all_of(layers.begin(), layers.end(),
+                  [&](const LinearWeights& layer) { return are_at_hand(x, layer); })) {
+    using Linears =
+        std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&);
+    static const auto op = own_op<Linears>("haul::linears");
+    std::vector<at::Tensor> weights;
+    c10::List<Optional> biases;
+    for (const LinearWeights& layer : layers) {
+      weights.push_back(layer.weight);
+      biases.push_back(optional(layer.bias));
+    }
+    return op.call(x, weights, biases);
+  }
+  for (const LinearWeights& layer : layers) results.push_back(linear(x, layer.weight, layer.bias));
+  return results;
+}
+
+at::Tensor gated_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
+                      Curve curve) {
+  if (are_at_hand(x, gate) && are_at_hand(x, layer)) {
+    using Gated = at::Tensor(const at::Tensor&, const at::Tensor&, const Optional&,
+                             const at::Tensor&, const Optional&, std::int64_t);
+    static const auto op = own_op<Gated>("haul::gated_pair");
+    return op.call(x, gate.weight, optional(gate.bias), layer.weight, optional(layer.bias),
+                   static_cast<std::int64_t>(curve));
+  }
+  return gated_linear(x, layer.weight, layer.bias, linear(x, gate.weight, gate.bias), curve);
 }
 
 }  // namespace haul::kernels

@@ -2,6 +2,9 @@
 
 // Linear layers and what follows them. Pure.
 
+#include <span>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 #include "kernels/row_math.h"
@@ -21,5 +24,19 @@ at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at:
                         const at::Tensor& gate, Curve curve);
 at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& gate, Curve curve);
+
+// A layer's weight (out, in), and its bias (out) or none.
+struct LinearWeights {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+// linear() of x by each of them. At once by the operator haul::linears where that serves.
+std::vector<at::Tensor> linears(const at::Tensor& x, std::span<const LinearWeights> layers);
+
+// curve(linear(x, gate)) * linear(x, layer). At once by the operator haul::gated_pair where that
+// serves.
+at::Tensor gated_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
+                      Curve curve);
 
 }  // namespace haul::kernels

@@ -3,17 +3,33 @@
 #include <ATen/core/grad_mode.h>
 
 namespace haul::kernels {
+namespace {
+
+bool knows(at::Device device, at::ScalarType type) {
+  if (device.is_cpu()) return type == at::kFloat || type == at::kBFloat16;
+  static const bool on_gpus = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("haul::linear", "")
+                                  .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  return device.is_cuda() && type == at::kBFloat16 && on_gpus;
+}
+
+}  // namespace
 
 bool has_own_ops(std::initializer_list<const at::Tensor*> tensors) {
-  const at::ScalarType type = (*tensors.begin())->scalar_type();
-  if (type != at::kFloat && type != at::kBFloat16) return false;
+  const at::Tensor& first = **tensors.begin();
+  const at::ScalarType type = first.scalar_type();
+  if (!knows(first.device(), type)) return false;
   const bool gradients = at::GradMode::is_enabled();
   for (const at::Tensor* const tensor : tensors) {
     if (!tensor->defined()) continue;
-    if (!tensor->is_cpu() || tensor->scalar_type() != type) return false;
+    if (tensor->device() != first.device() || tensor->scalar_type() != type) return false;
     if (gradients && tensor->requires_grad()) return false;
   }
-  return (*tensors.begin())->numel() > 0;
+  return first.numel() > 0;
+}
+
+bool lies_elsewhere(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.key_set().has(c10::DispatchKey::Fake);
 }
 
 at::Tensor as_floats(const at::Tensor& x) {

@@ -12,9 +12,12 @@
 
 namespace haul::kernels {
 
-// Tensors of one dtype that the operators know, on the CPU, no gradient asked for. Undefined ones
-// do not count.
+// Tensors of one device and of one dtype that the operators know there, no gradient asked for.
+// Undefined ones do not count. GPUs have operators for BF16 where the CUDA part is built.
 bool has_own_ops(std::initializer_list<const at::Tensor*> tensors);
+
+// Whether an op on this tensor has to fetch it first.
+bool lies_elsewhere(const at::Tensor& tensor);
 
 // The operator of that name, whose C++ signature is `Signature`.
 template <typename Signature>

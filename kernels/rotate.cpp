@@ -1,10 +1,12 @@
 #include "kernels/rotate.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -103,7 +105,8 @@ at::Tensor with_whole_rows(const at::Tensor& x) {
 
 at::Tensor own_rotate_into(const at::Tensor& queries, const at::Tensor& keys,
                            const at::Tensor& values, const at::Tensor& cosine,
-                           const at::Tensor& sine, at::Tensor& kept_keys, at::Tensor& kept_values) {
+                           const at::Tensor& sine, at::Tensor& kept_keys, at::Tensor& kept_values,
+                           const std::optional<at::Tensor>& /*past*/) {
   const at::Tensor q = with_whole_rows(queries);
   const at::Tensor k = with_whole_rows(keys);
   const at::Tensor v = with_whole_rows(values);
@@ -117,7 +120,7 @@ at::Tensor own_rotate_into(const at::Tensor& queries, const at::Tensor& keys,
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def(
       "rotate_into(Tensor queries, Tensor keys, Tensor values, Tensor cosine, Tensor sine, "
-      "Tensor(a!) kept_keys, Tensor(b!) kept_values) -> Tensor");
+      "Tensor(a!) kept_keys, Tensor(b!) kept_values, Tensor? past) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("rotate_into", own_rotate_into);
@@ -142,19 +145,34 @@ at::Tensor rotate_into(const at::Tensor& queries, const NewTokens& tokens, const
                        const at::Tensor& sine) {
   const bool serves = has_own_ops({&queries, &tokens.keys, &tokens.values, &cosine,
                                    &tokens.kept_keys, &tokens.kept_values}) &&
-                      tokens.kept_keys.stride(-1) == 1 && tokens.kept_values.stride(-1) == 1;
+                      tokens.kept_keys.stride(-1) == 1 && tokens.kept_values.stride(-1) == 1 &&
+                      !(tokens.past.defined() && queries.is_cpu());
   if (!serves) return plain_rotate_into(queries, tokens, cosine, sine);
   static const auto op = own_op<decltype(own_rotate_into)>("haul::rotate_into");
   at::Tensor kept_keys = tokens.kept_keys;
   at::Tensor kept_values = tokens.kept_values;
-  return op.call(queries, tokens.keys, tokens.values, cosine, sine, kept_keys, kept_values);
+  return op.call(queries, tokens.keys, tokens.values, cosine, sine, kept_keys, kept_values,
+                 tokens.past.defined() ? std::optional(tokens.past) : std::nullopt);
+}
+
+void keep(const NewTokens& tokens, const at::Tensor& keys) {
+  if (!tokens.past.defined()) {
+    tokens.kept_keys.copy_(keys);
+    tokens.kept_values.copy_(tokens.values);
+    return;
+  }
+  const at::Tensor places =
+      at::arange(keys.size(2), tokens.past.options()).add_(tokens.past.view({1}));
+  at::Tensor kept_keys = tokens.kept_keys;
+  at::Tensor kept_values = tokens.kept_values;
+  kept_keys.index_copy_(2, places, keys);
+  kept_values.index_copy_(2, places, tokens.values);
 }
 
 at::Tensor plain_rotate_into(const at::Tensor& queries, const NewTokens& tokens,
                              const at::Tensor& cosine, const at::Tensor& sine) {
   at::Tensor result = rotated(queries, cosine, sine);
-  tokens.kept_keys.copy_(rotated(tokens.keys, cosine, sine));
-  tokens.kept_values.copy_(tokens.values);
+  keep(tokens, rotated(tokens.keys, cosine, sine));
   return result;
 }
 

@@ -17,7 +17,13 @@ struct NewTokens {
   const at::Tensor& values;       // likewise
   const at::Tensor& kept_keys;    // likewise: where turned keys go
   const at::Tensor& kept_values;  // and values
+  // How many tokens the cache had, a number on its device, where that is to be asked when the work
+  // runs: `kept_keys` and `kept_values` are then all of the room, (B, K, room, D).
+  at::Tensor past = {};
 };
+
+// Puts these keys, and the values of the tokens, where they are kept.
+void keep(const NewTokens& tokens, const at::Tensor& keys);
 
 // Turns queries (B, H, T, D) and keys; keeps keys and values. Returns the queries. By the operator
 // haul::rotate_into where that serves.

@@ -12,12 +12,16 @@
 namespace haul::models {
 
 AttentionMask causal_mask(const MaskRequest& request) {
+  const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
+  if (request.replay.past.defined()) {
+    const at::Tensor seen = at::arange(request.replay.room, options) <= request.replay.past;
+    return {seen.view({1, 1, 1, -1}), false, request.replay.past};
+  }
   const std::int64_t total = request.past + request.tokens;
   const bool windowed = request.window > 0 && request.window < total;
   if (!request.attended.defined() && !windowed && (request.past == 0 || request.tokens == 1)) {
     return {{}, request.tokens > 1};
   }
-  const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
   const at::Tensor query = at::arange(request.past, total, options).unsqueeze(1);  // (T, 1)
   const at::Tensor key = at::arange(total, options).unsqueeze(0);                  // (1, S)
   at::Tensor seen = key <= query;
@@ -38,7 +42,7 @@ AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens) {
 
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
   if (!mask.values.defined() || mask.values.size(-1) == count) return mask;
-  return {mask.values.narrow(-1, mask.values.size(-1) - count, count), mask.causal};
+  return {mask.values.narrow(-1, mask.values.size(-1) - count, count), mask.causal, mask.past};
 }
 
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {
@@ -62,7 +66,8 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))));
-  return kernels::attend(queries, seen.keys, seen.values, {mask.values, mask.causal}, factor);
+  return kernels::attend(queries, seen.keys, seen.values, {mask.values, mask.causal, mask.past},
+                         factor);
 }
 
 }  // namespace haul::models

@@ -18,6 +18,7 @@ struct AttentionMask {
   // add to the scores.
   at::Tensor values;
   bool causal = false;
+  at::Tensor past = {};  // of a Replay; the values say the same
 };
 
 struct MaskRequest {
@@ -27,6 +28,7 @@ struct MaskRequest {
   // (B, past + T) bool, true where a token is and not padding; undefined: everywhere.
   at::Tensor attended;
   c10::Device device = c10::kCPU;
+  Replay replay = {};
 };
 
 // Each token looks at itself and those before it. Spans all tokens; see last_columns.

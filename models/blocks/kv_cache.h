@@ -14,7 +14,13 @@ struct KeysValues {
   at::Tensor values;  // likewise
 };
 
-// Where new tokens go.
+// Of a pass of a single token that is recorded on a GPU, and run again when there are more tokens.
+struct Replay {
+  at::Tensor past;  // how many there are before it: a number on the device; undefined: no such
+  std::int64_t room = 0;  // how many there may be
+};
+
+// Where new tokens go. In a pass that is recorded, both are all of the room.
 struct KvPlaces {
   KeysValues added;  // (B, K, T, D), to be written to
   KeysValues seen;   // what the layer may look at, once they are
@@ -33,6 +39,7 @@ class KvCache {
   virtual KeysValues extend(std::int64_t layer, const KeysValues& added, bool ordered) = 0;
   // Tokens that were there before this pass.
   virtual std::int64_t length() const = 0;
+  virtual Replay replay() const { return {}; }
   // For layers that look at another sequence, which is the same in every pass: what was kept, or
   // undefined tensors; and what to keep.
   virtual KeysValues crossed(std::int64_t layer) const = 0;

@@ -43,7 +43,7 @@ Turned rotated(const at::Tensor& queries, const KeysValues& added, const Rotatio
   if (cache != nullptr) places = cache->places(layer, added);
   if (places) {
     const kernels::NewTokens tokens{added.keys, added.values, places->added.keys,
-                                    places->added.values};
+                                    places->added.values, cache->replay().past};
     return {kernels::rotate_into(queries, tokens, rotation.cosine, rotation.sine), places->seen};
   }
   const auto turned = [&](const at::Tensor& x) {

@@ -39,6 +39,7 @@ class RotaryEmbeddingImpl : public torch::nn::Module {
   // `positions` (B or 1, T). `length` is that of the longest sequence so far, which the dynamic
   // scaling looks at.
   Rotation forward(const at::Tensor& positions, std::int64_t length, at::ScalarType dtype) const;
+  bool looks_at_length() const { return dynamic_factor_ > 0; }
 
  private:
   at::Tensor frequencies(double base) const;

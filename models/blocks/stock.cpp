@@ -53,10 +53,18 @@ at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tenso
   return kernels::linear(x, weight, bias, residual);
 }
 
-at::Tensor QuickLinearImpl::gated_by(const at::Tensor& gate, const Activation& act,
+at::Tensor QuickLinearImpl::gated_by(QuickLinearImpl& gate, const Activation& act,
                                      const at::Tensor& x) {
-  if (act.curve) return kernels::gated_linear(x, weight, bias, gate, *act.curve);
-  return act(gate) * kernels::linear(x, weight, bias);
+  if (act.curve)
+    return kernels::gated_pair(x, {gate.weight, gate.bias}, {weight, bias}, *act.curve);
+  return act(gate.forward(x)) * kernels::linear(x, weight, bias);
+}
+
+std::vector<at::Tensor> through_each(const at::Tensor& x,
+                                     std::initializer_list<SharingLinear> layers) {
+  std::vector<kernels::LinearWeights> weights;
+  for (const SharingLinear& layer : layers) weights.push_back({layer->weight, layer->bias});
+  return kernels::linears(x, weights);
 }
 
 SharingLinear linear(const ModuleSpec& parent, std::string_view name) {

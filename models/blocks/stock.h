@@ -3,7 +3,9 @@
 // Stock modules, shaped as a description says, so that a model has the tensors of its description
 // by construction.
 
+#include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -42,10 +44,13 @@ class QuickLinearImpl : public Sharing<torch::nn::LinearImpl> {
   at::Tensor forward(const at::Tensor& x);
   // residual + forward(x)
   at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x);
-  // act(gate) * forward(x)
-  at::Tensor gated_by(const at::Tensor& gate, const Activation& act, const at::Tensor& x);
+  // act(gate(x)) * forward(x)
+  at::Tensor gated_by(QuickLinearImpl& gate, const Activation& act, const at::Tensor& x);
 };
 using SharingLinear = torch::nn::ModuleHolder<QuickLinearImpl>;
+// x through each of them.
+std::vector<at::Tensor> through_each(const at::Tensor& x,
+                                     std::initializer_list<SharingLinear> layers);
 using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImpl>>;
 
 // A norm without mean and bias, in float32 inside.

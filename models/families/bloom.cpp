@@ -129,8 +129,7 @@ class BloomModelImpl : public Model {
                           const at::Tensor& given) override {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     at::Tensor x = part.begin == 0 ? embedding_norm_(word_embeddings_(inputs.ids)) : given;
-    const AttentionMask mask =
-        causal_mask({inputs.ids.size(1), past, 0, inputs.attended, x.device()});
+    const AttentionMask mask = causal_mask(mask_request(inputs, past, x.device()));
     const at::Tensor bias =
         distances(inputs, past + inputs.ids.size(1), x).expand({-1, -1, inputs.ids.size(1), -1});
     const Pass pass{with_bias(mask, bias), inputs.cache};

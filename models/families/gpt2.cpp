@@ -138,8 +138,7 @@ class GPT2ModelImpl : public Model {
       x = wte_(inputs.ids) + wpe_(positions_of(inputs, past));
       if (inputs.types.defined()) x = x + wte_(inputs.types);
     }
-    const Pass pass{causal_mask({inputs.ids.size(1), past, 0, inputs.attended, x.device()}),
-                    inputs.cache};
+    const Pass pass{causal_mask(mask_request(inputs, past, x.device())), inputs.cache};
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = h_[i]->as<GPT2BlockImpl>()->forward(x, pass);
     }
@@ -148,6 +147,7 @@ class GPT2ModelImpl : public Model {
   std::vector<std::string> layers() const override { return layer_names("h", h_->size()); }
 
   std::int64_t most_positions() const override { return wpe_->weight.size(0); }
+  bool can_be_replayed() const override { return true; }
   const at::Tensor& words() const { return wte_->weight; }
 
  private:

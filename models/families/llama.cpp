@@ -47,9 +47,9 @@ class LlamaAttentionImpl : public torch::nn::Module {
 
   // x + what attention to `normed` gives
   at::Tensor forward(const at::Tensor& x, const at::Tensor& normed, const Pass& pass) {
-    at::Tensor queries = split_heads(q_proj_(normed), head_size_);
-    KeysValues added{split_heads(k_proj_(normed), head_size_),
-                     split_heads(v_proj_(normed), head_size_)};
+    const std::vector<at::Tensor> parts = through_each(normed, {q_proj_, k_proj_, v_proj_});
+    at::Tensor queries = split_heads(parts[0], head_size_);
+    KeysValues added{split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)};
     if (q_norm_) {
       queries = q_norm_(queries);
       added.keys = k_norm_(added.keys);
@@ -80,7 +80,7 @@ class LlamaMLPImpl : public torch::nn::Module {
 
   // x + what `normed` becomes
   at::Tensor forward(const at::Tensor& x, const at::Tensor& normed) {
-    return down_proj_->added_to(x, up_proj_->gated_by(gate_proj_(normed), act_, normed));
+    return down_proj_->added_to(x, up_proj_->gated_by(*gate_proj_, act_, normed));
   }
 
  private:
@@ -175,7 +175,7 @@ class LlamaModelImpl : public Model {
     const std::int64_t tokens = inputs.ids.size(1);
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     const at::Tensor positions = positions_of(inputs, past);
-    MaskRequest request{tokens, past, 0, inputs.attended, x.device()};
+    MaskRequest request = mask_request(inputs, past, x.device());
     Pass pass{rotary_emb_->forward(positions, past + tokens, x.scalar_type()),
               causal_mask(request),
               {},
@@ -192,6 +192,7 @@ class LlamaModelImpl : public Model {
   }
 
   std::vector<std::int64_t> windows() const override { return windows_; }
+  bool can_be_replayed() const override { return !rotary_emb_->looks_at_length(); }
 
   const at::Tensor& words() const { return embed_tokens_->weight; }
 

@@ -147,8 +147,7 @@ class T5DenseImpl : public torch::nn::Module {
 
   // x + what `normed` becomes
   at::Tensor forward(const at::Tensor& x, const at::Tensor& normed) {
-    const at::Tensor inner =
-        gated_ ? gated_->gated_by(wi_(normed), act_, normed) : act_(wi_(normed));
+    const at::Tensor inner = gated_ ? gated_->gated_by(*wi_, act_, normed) : act_(wi_(normed));
     return wo_->added_to(x, inner.to(wo_->weight.scalar_type()));
   }
 

@@ -12,6 +12,11 @@ at::Tensor positions_of(const Inputs& inputs, std::int64_t past) {
   return at::arange(past, past + inputs.ids.size(1), inputs.ids.options()).unsqueeze(0);
 }
 
+MaskRequest mask_request(const Inputs& inputs, std::int64_t past, at::Device device) {
+  const Replay replay = inputs.cache == nullptr ? Replay() : inputs.cache->replay();
+  return {inputs.ids.size(1), past, 0, inputs.attended, device, replay};
+}
+
 at::Tensor last_tokens(const at::Tensor& x, std::int64_t count) {
   if (count == 0 || count >= x.size(1)) return x;
   return x.narrow(1, x.size(1) - count, count);

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <optional>
 
+#include "models/blocks/attention.h"
 #include "models/families/model.h"
 
 namespace haul::models {
 
 // The places of a pass's tokens: as given, or one after another.
 at::Tensor positions_of(const Inputs& inputs, std::int64_t past);
+// Each token of a pass looks at itself and those before it.
+MaskRequest mask_request(const Inputs& inputs, std::int64_t past, at::Device device);
 // Of x (B, T, C): the last `count` tokens; 0: all.
 at::Tensor last_tokens(const at::Tensor& x, std::int64_t count);
 

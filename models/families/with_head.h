@@ -40,6 +40,7 @@ class WithHead : public Model {
   at::Tensor hidden(const Inputs& inputs) override { return base_->forward(inputs); }
   std::vector<std::int64_t> windows() const override { return base_->windows(); }
   std::int64_t most_positions() const override { return base_->most_positions(); }
+  bool can_be_replayed() const override { return base_->can_be_replayed(); }
 
  private:
   at::Tensor with_head(const Inputs& inputs, const at::Tensor& hidden) {

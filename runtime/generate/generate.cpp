@@ -116,15 +116,27 @@ class Decoder {
       sequences.push_back({passes.beginning(row), {}, false});
     }
     StopReason reason = StopReason::kCancelled;
-    at::Tensor logits = passes.read_prompts(most, options_.cancel);
-    for (std::int64_t step = 0; logits.defined(); ++step) {
-      const at::Tensor next = choose(logits, step, passes.padding(), sequences, on_token);
+    const at::Tensor logits = passes.read_prompts(most, options_.cancel);
+    std::vector<TokenId> ids;
+    if (logits.defined()) ids = pick_ids(logits, 0, sequences);
+    const bool ahead = is_by_likelihood() && passes.goes_ahead();
+    std::int64_t started = 0;
+    for (std::int64_t step = 0; !ids.empty(); ++step) {
+      const at::Tensor next = accept(ids, passes.padding(), sequences, on_token);
       const auto going = std::count_if(sequences.begin(), sequences.end(),
                                        [](const Sequence& s) { return !s.ended; });
       note_step(going);
       if (step + 1 == most) reason = StopReason::kLength;
       if (going == 0 || step + 1 == most || cancelled()) break;
-      logits = passes.read(next);
+      if (!ahead) {
+        ids = pick_ids(passes.read(next), step + 1, sequences);
+        continue;
+      }
+      // The GPU is at the pass after the one that is looked at here.
+      for (; started < std::min(step + 2, most - 1); ++started) {
+        passes.start(started == 0 ? next : at::Tensor());
+      }
+      ids = ids_of(passes.take());
     }
     std::vector<Generated> results;
     for (Sequence& sequence : sequences) {
@@ -134,18 +146,40 @@ class Decoder {
     return results;
   }
 
-  // (B, 1, V) to the next ids (B, 1).
-  at::Tensor choose(const at::Tensor& logits, std::int64_t step, std::int64_t padding,
-                    std::vector<Sequence>& sequences, const OnToken& on_token) {
-    const at::Tensor scores = logits.select(1, 0).to(at::kCPU, at::kFloat).contiguous();
-    at::Tensor next = at::full({scores.size(0), 1}, padding, at::kLong);
+  // Nothing but the likeliest token matters.
+  bool is_by_likelihood() const { return sampling_.greedy && sampling_.repetition_penalty == 1.0; }
+
+  static std::vector<TokenId> ids_of(const at::Tensor& numbers) {
+    const auto* const first = numbers.const_data_ptr<std::int64_t>();
+    return {first, first + numbers.numel()};
+  }
+
+  // The next id of each sequence that goes on, by logits (B, 1, V).
+  std::vector<TokenId> pick_ids(const at::Tensor& logits, std::int64_t step,
+                                const std::vector<Sequence>& sequences) const {
+    const at::Tensor last = logits.select(1, 0);
+    // From a GPU ids alone have to come, not all scores.
+    if (last.is_cuda() && is_by_likelihood()) return ids_of(last.argmax(1).to(at::kCPU));
+    const at::Tensor scores = last.to(at::kCPU, at::kFloat).contiguous();
     const auto width = static_cast<std::size_t>(scores.size(1));
+    std::vector<TokenId> ids(sequences.size());
+    for (std::size_t row = 0; row < sequences.size(); ++row) {
+      if (sequences[row].ended) continue;
+      const std::span<float> line(scores.data_ptr<float>() + row * width, width);
+      runtime::penalise(line, sequences[row].seen, sampling_.repetition_penalty);
+      ids[row] = runtime::pick(line, sampling_, row, static_cast<std::uint64_t>(step));
+    }
+    return ids;
+  }
+
+  // Takes in a new id of each sequence. The same as (B, 1).
+  at::Tensor accept(const std::vector<TokenId>& ids, std::int64_t padding,
+                    std::vector<Sequence>& sequences, const OnToken& on_token) {
+    at::Tensor next = at::full({static_cast<std::int64_t>(ids.size()), 1}, padding, at::kLong);
     for (std::size_t row = 0; row < sequences.size(); ++row) {
       Sequence& sequence = sequences[row];
       if (sequence.ended) continue;
-      const std::span<float> line(scores.data_ptr<float>() + row * width, width);
-      runtime::penalise(line, sequence.seen, sampling_.repetition_penalty);
-      const TokenId id = runtime::pick(line, sampling_, row, static_cast<std::uint64_t>(step));
+      const TokenId id = ids[row];
       sequence.seen.push_back(id);
       sequence.result.ids.push_back(id);
       next[static_cast<std::int64_t>(row)][0] = static_cast<std::int64_t>(id);

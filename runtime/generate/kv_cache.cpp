@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "kernels/rotate.h"
 #include "runtime/generate/kv_room.h"
 
 namespace haul::runtime {
@@ -50,27 +51,35 @@ ModelCache::ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity,
 KeysValues ModelCache::room_for(const KeysValues& like, std::int64_t tokens) const {
   const auto take = [&](const at::Tensor& one) {
     const std::array<std::int64_t, 4> sizes = {one.size(0), one.size(1), tokens, one.size(3)};
-    return room_ == nullptr ? at::empty(sizes, one.options()) : room_->take(sizes, one.options());
+    at::Tensor room =
+        room_ == nullptr ? at::empty(sizes, one.options()) : room_->take(sizes, one.options());
+    // A pass that is recorded hides what is not written yet behind a mask, which leaves no number
+    // but NaN.
+    return one.is_cuda() ? room.zero_() : room;
   };
   return {take(like.keys), take(like.values)};
+}
+
+void ModelCache::check_room(std::int64_t tokens) const {
+  const std::int64_t end = length_ + tokens;
+  if (end <= capacity_) return;
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("the sequence grew to {} tokens, and there is room for {}", end, capacity_),
+      "plan for a longer context");
 }
 
 // With its room taken.
 ModelCache::Layer& ModelCache::layer_for(std::int64_t index, const KeysValues& added) {
   Layer& layer = layers_.at(static_cast<std::size_t>(index));
-  const std::int64_t end = length_ + tokens_of(added);
-  if (end > capacity_) {
-    throw Error(
-        ErrorKind::kUsage,
-        fmt::format("the sequence grew to {} tokens, and there is room for {}", end, capacity_),
-        "plan for a longer context");
-  }
+  check_room(tokens_of(added));
   if (!is_there(layer.kept)) layer.kept = room_for(added, layer.room);
   return layer;
 }
 
 std::optional<models::KvPlaces> ModelCache::places(std::int64_t index, const KeysValues& like) {
   const Layer& layer = layer_for(index, like);
+  if (past_.defined()) return models::KvPlaces{layer.kept, layer.kept};
   const std::int64_t end = length_ + tokens_of(like);
   if (end > layer.room) return std::nullopt;
   return models::KvPlaces{part(layer.kept, length_, end), part(layer.kept, 0, end)};
@@ -79,8 +88,33 @@ std::optional<models::KvPlaces> ModelCache::places(std::int64_t index, const Key
 KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool ordered) {
   const std::optional<models::KvPlaces> places = this->places(index, added);
   if (!places) return extend_window(layers_[static_cast<std::size_t>(index)], added, ordered);
-  write(added, places->added);
+  kernels::keep({added.keys, added.values, places->added.keys, places->added.values, past_},
+                added.keys);
   return places->seen;
+}
+
+models::Replay ModelCache::replay() const {
+  return {past_, past_.defined() ? capacity_ : 0};
+}
+
+void ModelCache::set_past(const at::Tensor& past) {
+  if (past.defined()) check_room(1);
+  past_ = past;
+}
+
+bool ModelCache::keeps_all() const {
+  return std::all_of(layers_.begin(), layers_.end(),
+                     [&](const Layer& layer) { return layer.room == capacity_; });
+}
+
+std::vector<const void*> ModelCache::addresses() const {
+  std::vector<const void*> result;
+  for (const Layer& layer : layers_) {
+    for (const at::Tensor* const some : {&layer.kept.keys, &layer.kept.values}) {
+      result.push_back(some->defined() ? some->const_data_ptr() : nullptr);
+    }
+  }
+  return result;
 }
 
 // The room is a ring: token i lies at i modulo its size.

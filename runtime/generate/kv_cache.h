@@ -25,8 +25,17 @@ class ModelCache final : public models::KvCache {
   models::KeysValues extend(std::int64_t layer, const models::KeysValues& added,
                             bool ordered) override;
   std::int64_t length() const override { return length_; }
+  models::Replay replay() const override;
   models::KeysValues crossed(std::int64_t layer) const override;
   void keep_crossed(std::int64_t layer, const models::KeysValues& all) override;
+
+  // From now on a pass of one token is as a Replay wants it, with this number on the device; until
+  // it is undefined. Throws Error(kUsage) if there is no room for another token.
+  void set_past(const at::Tensor& past);
+  // Whether no layer has a window that is smaller than the room: only then is set_past() allowed.
+  bool keeps_all() const;
+  // Where its layers lie.
+  std::vector<const void*> addresses() const;
 
   // After each pass: how many tokens it brought.
   void advance(std::int64_t tokens) { length_ += tokens; }
@@ -45,6 +54,7 @@ class ModelCache final : public models::KvCache {
     models::KeysValues crossed;
   };
 
+  void check_room(std::int64_t tokens) const;
   Layer& layer_for(std::int64_t index, const models::KeysValues& added);
   models::KeysValues room_for(const models::KeysValues& like, std::int64_t tokens) const;
   models::KeysValues extend_window(Layer& layer, const models::KeysValues& added, bool ordered);
@@ -53,6 +63,7 @@ class ModelCache final : public models::KvCache {
   std::int64_t capacity_;
   KvRoom* room_;
   std::int64_t length_ = 0;
+  at::Tensor past_;
 };
 
 }  // namespace haul::runtime

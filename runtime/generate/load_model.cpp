@@ -180,6 +180,13 @@ at::Device input_device(const Plan& plan) {
   return plan.map.empty() ? at::Device(at::kCPU) : runtime::real_device(plan.map.front().second);
 }
 
+bool lies_on_one_gpu(const LoadedModel::State& state) {
+  return state.device.is_cuda() &&
+         std::all_of(state.plan.map.begin(), state.plan.map.end(), [&](const auto& entry) {
+           return entry.second == state.plan.map.front().second;
+         });
+}
+
 // What the plan has beside the weights.
 void set_room_aside(LoadedModel::State* state) {
   runtime::WeightStore& store = *runtime::store_of(runtime::read_model(ModelRef(*state->model)));
@@ -242,6 +249,12 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
       load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load).read;
   state->device = input_device(state->plan);
   set_room_aside(state.get());
+  const bool whole = state->layers.begin == 0 && state->layers.end == state->model->layers().size();
+  if (options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state)) {
+    state->replayed = std::make_unique<runtime::ReplayedPass>(
+        state->device,
+        [at = state.get()](const models::Inputs& inputs) { return at->pass(inputs, {}); });
+  }
   state->load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return LoadedModel(std::move(state));

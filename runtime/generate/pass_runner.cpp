@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "haul/error.h"
 #include "runtime/generate/state.h"
 
 namespace haul::runtime {
@@ -15,6 +16,9 @@ class LocalRunner final : public PassRunner {
   at::Tensor forward(models::Inputs inputs) override {
     return passes_.forward(std::move(inputs), {});
   }
+  bool goes_ahead() const override { return passes_.goes_ahead(); }
+  void start(const at::Tensor& ids) override { passes_.start(ids); }
+  at::Tensor take() override { return passes_.take(); }
   void repeat(std::int64_t times) override { passes_.repeat(times); }
   void reorder(const at::Tensor& rows) override { passes_.reorder(rows); }
 
@@ -24,19 +28,41 @@ class LocalRunner final : public PassRunner {
 
 }  // namespace
 
+void PassRunner::start(const at::Tensor& /*ids*/) {
+  throw Error(ErrorKind::kInternal, "passes that cannot go ahead");
+}
+at::Tensor PassRunner::take() {
+  throw Error(ErrorKind::kInternal, "passes that cannot go ahead");
+}
+
 void LayerPasses::begin(std::int64_t capacity) {
   cache_.reset();  // its room is used again
   cache_.emplace(state_.windows, capacity, state_.kv_room.get());
+  if (state_.replayed) state_.replayed->drop_started();
 }
 
 at::Tensor LayerPasses::forward(models::Inputs inputs, const at::Tensor& x) {
-  inputs = inputs.to(state_.device);
+  const std::int64_t tokens = inputs.ids.size(1);
+  const bool replays = goes_ahead() && !x.defined() && tokens == 1 && !inputs.attended.defined();
   inputs.cache = &*cache_;
-  const bool can_be_cut = state_.layers.end > 0;
-  at::Tensor result = can_be_cut ? state_.model->forward_part(inputs, state_.layers, x)
-                                 : state_.model->forward(inputs);
-  cache_->advance(inputs.ids.size(1));
+  at::Tensor result = replays ? state_.replayed->forward(inputs.ids, *cache_)
+                              : state_.pass(inputs.to(state_.device), x);
+  cache_->advance(tokens);
   return result;
+}
+
+// The first pass takes the cache's room, which is no part of what is recorded.
+bool LayerPasses::goes_ahead() const {
+  return state_.replayed && cache_->keeps_all() && cache_->length() > 0;
+}
+
+at::Tensor LayerPasses::take() {
+  return state_.replayed->take();
+}
+
+void LayerPasses::start(const at::Tensor& ids) {
+  state_.replayed->start(ids, *cache_);
+  cache_->advance(1);
 }
 
 std::unique_ptr<PassRunner> make_local_runner(LoadedModel::State& state) {

@@ -22,6 +22,10 @@ class PassRunner {
   virtual void begin(std::int64_t capacity) = 0;
   // Gives the logits; `inputs.cache` is the runner's own.
   virtual at::Tensor forward(models::Inputs inputs) = 0;
+  // Whether, once begun, it may go on with the likeliest tokens by itself. As in ReplayedPass.
+  virtual bool goes_ahead() const { return false; }
+  virtual void start(const at::Tensor& ids);
+  virtual at::Tensor take();
   // Each sequence becomes so many of the same, side by side.
   virtual void repeat(std::int64_t times) = 0;
   // Sequence i becomes what sequence rows[i] was, of the same prompt.
@@ -36,6 +40,9 @@ class LayerPasses {
   void begin(std::int64_t capacity);
   // `x` is what the layers before gave, undefined for the first.
   at::Tensor forward(models::Inputs inputs, const at::Tensor& x);
+  bool goes_ahead() const;
+  void start(const at::Tensor& ids);
+  at::Tensor take();
   void repeat(std::int64_t times) { cache_->repeat(times); }
   void reorder(const at::Tensor& rows) { cache_->reorder(rows); }
 

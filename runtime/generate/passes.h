@@ -37,6 +37,15 @@ class Passes {
   // The same after a new token of each, (B, 1).
   at::Tensor read(const at::Tensor& ids);
 
+  // After the prompts: whether passes may go on with the likeliest tokens by themselves. One is
+  // started after new ids (B, 1), or if they are undefined after the likeliest of the pass before;
+  // take() gives the likeliest (B) after the first that was not taken yet.
+  bool goes_ahead() const {
+    return !attended_.defined() && !has_encoder() && runner_->goes_ahead();
+  }
+  void start(const at::Tensor& ids) { runner_->start(ids); }
+  at::Tensor take() { return runner_->take(); }
+
   // Each sequence becomes so many of the same, side by side.
   void repeat(std::int64_t times);
   // Sequence i becomes what sequence rows[i] was, of the same prompt.

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/InferenceMode.h>
@@ -18,8 +17,11 @@
 
 #include "core/base/file.h"
 #include "kernels/host_rows.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
 #include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/gpu.h"
+#include "runtime/tiers/gpu_graph.h"
 #include "runtime/tiers/slab.h"
 
 namespace haul::runtime {
@@ -90,17 +92,51 @@ double operations(c10::Device device, c10::ScalarType type, std::int64_t size) {
          seconds;
 }
 
-// What a linear layer of one row reads.
+// The weights of a layer as many models have it, in half precision.
+struct MeasuredLayer {
+  explicit MeasuredLayer(const at::TensorOptions& options)
+      : norm(at::ones({kWidth}, options)),
+        mixed(at::ones({kWidth, kWidth}, options)),
+        back(at::ones({kWidth, kWidth}, options)),
+        gate(at::ones({kInner, kWidth}, options)),
+        up(at::ones({kInner, kWidth}, options)),
+        down(at::ones({kWidth, kInner}, options)) {}
+
+  at::Tensor forward(const at::Tensor& x) const {
+    const at::Tensor heads = kernels::linear(kernels::rms_norm(x, norm, 1e-5), mixed);
+    const at::Tensor seen = kernels::linear(heads, back, {}, x);
+    const at::Tensor normed = kernels::rms_norm(seen, norm, 1e-5);
+    const at::Tensor inner =
+        kernels::gated_pair(normed, {gate, {}}, {up, {}}, kernels::Curve::kSilu);
+    return kernels::linear(inner, down, {}, seen);
+  }
+  Bytes bytes() const { return 2 * mixed.nbytes() + 2 * gate.nbytes() + down.nbytes(); }
+
+  static constexpr std::int64_t kInner = 14336;
+  at::Tensor norm, mixed, back, gate, up, down;
+};
+
+// What layers read of their weights when a token goes through them, as it is in decoding.
 double memory_bandwidth(c10::Device device) {
-  constexpr std::int64_t kRows = (std::int64_t{1} << 30) / kWidth;  // 2 GB in half precision
+  constexpr std::size_t kLayers = 4;
   const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
-  const at::Tensor weight = at::ones({kRows, kWidth}, options);
-  const at::Tensor x = at::ones({1, kWidth}, options);
+  std::vector<MeasuredLayer> layers;
+  Bytes bytes = 0;
+  for (std::size_t i = 0; i < kLayers; ++i) bytes += layers.emplace_back(options).bytes();
+  const at::Tensor first = at::ones({1, kWidth}, options);
+  at::Tensor x;
+  const auto work = [&] {
+    x = first;
+    for (const MeasuredLayer& layer : layers) x = layer.forward(x);
+  };
+  work();
+  GpuGraph graph(device.index());
+  graph.record(work);
   const double seconds = median_seconds([&] {
-    const at::Tensor product = at::linear(x, weight);
+    graph.replay();
     wait_for(point_of_current_stream(device.index()));
   });
-  return static_cast<double>(weight.nbytes()) / seconds;
+  return static_cast<double>(bytes) / seconds;
 }
 
 // Copies to a GPU for as long as it lives.

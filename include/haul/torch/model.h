@@ -60,6 +60,9 @@ struct ModelOptions {
   std::optional<ModelPart> part = std::nullopt;
   // Processes that load the same model beside this one. Nothing: none.
   std::shared_ptr<HostSharing> sharing = {};
+  // Where all of a model lies on one GPU, a token's work is recorded and given to the GPU as a
+  // whole (a CUDA graph), if its family can do that. False: kernel by kernel.
+  bool graphs = true;
   // Told of the plan before anything is loaded.
   std::function<void(const Plan&)> on_plan = {};
   // Takes remarks, a line each. Nothing: stderr.

@@ -53,13 +53,18 @@ bool is_right(const at::Tensor& weight, std::int64_t layer) {
          weight.eq(weight.select(1, 0).unsqueeze(1)).all().item<bool>();
 }
 
-// Memory of this process, what is shared with others in equal parts.
+// Memory of this process, what is shared with others in equal parts. Without mapped files: its
+// share of the libraries grows when another process that maps them ends.
 Bytes proportional_memory() {
   std::ifstream file("/proc/self/smaps_rollup");
+  Bytes sum = 0;
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("Pss:")) return std::stoull(line.substr(4)) * kKiB;
+    if (line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:")) {
+      sum += std::stoull(line.substr(line.find(':') + 1)) * kKiB;
+    }
   }
-  fail("no Pss");
+  expect(sum > 0, "smaps_rollup tells Pss_Anon and Pss_Shmem");
+  return sum;
 }
 
 // What all processes together take more for a model of which they use every weight.

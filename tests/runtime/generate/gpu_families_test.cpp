@@ -111,6 +111,15 @@ TEST_P(GpuFamilies, GiveTheSameWhereverTheirWeightsLie) {
   }
 }
 
+TEST_P(GpuFamilies, GiveTheSameWithGraphsAndWithout) {
+  ModelOptions with = options("0=10GB,cpu=10GB");
+  const Answers recorded = answers(with);
+  with.graphs = false;
+  const Answers plain = answers(with);
+  EXPECT_TRUE(recorded.logits.equal(plain.logits));
+  EXPECT_EQ(recorded.ids, plain.ids);
+}
+
 std::string name_of(const testing::TestParamInfo<std::tuple<test::SmallModel, Dtype>>& info) {
   return std::string(std::get<0>(info.param).name) + "_" +
          (std::get<1>(info.param) == Dtype::kF32 ? "F32" : "BF16");
@@ -126,6 +135,54 @@ constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model
   "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 4,
   "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 3000,
   "max_position_embeddings": 128, "tie_word_embeddings": false})";
+
+// Each way to choose tokens, twice with one model, with a pass that is recorded and without.
+TEST(GpuGraphs, ChooseTheSameTokens) {
+  const test::TemporaryFolder folder{fs::current_path()};
+  test::write_model(folder.path(), kLlama);
+  const auto run = [&](bool graphs, Dtype dtype) {
+    ModelOptions options;
+    options.log = [](const std::string&) {};
+    options.context = kContext;
+    options.batch = 4;
+    options.dtype = dtype;
+    options.graphs = graphs;
+    options.max_memory = parse_max_memory("0=2GB,cpu=10GB");
+    LoadedModel model = load_model(folder.path().string(), options);
+    std::vector<std::vector<TokenId>> found;
+    const auto keep = [&](const std::vector<Generated>& results) {
+      for (const Generated& one : results) found.push_back(one.ids);
+    };
+    for (int time = 0; time < 2; ++time) {
+      for (const double temperature : {0.0, 0.8}) {
+        for (const double penalty : {1.0, 1.3}) {
+          GenerateOptions generate;
+          generate.temperature = temperature;
+          generate.repetition_penalty = penalty;
+          generate.max_new_tokens = 20;
+          keep(model.generate_batch({std::vector<TokenId>(9, kPrompt)}, generate));
+          keep(model.generate_batch({{7, 8, 9}, {10, 11, 12}, {1, 2, 3}}, generate));  // no padding
+          keep(model.generate_batch({{7, 8, 9}, {10}}, generate));
+          keep(model.generate_batch({{5}}, generate));
+          generate.stop_tokens = {found[0][7]};
+          keep(model.generate_batch({std::vector<TokenId>(9, kPrompt)}, generate));
+          generate.max_new_tokens = 2;
+          keep(model.generate_batch({std::vector<TokenId>(9, kPrompt)}, generate));
+        }
+      }
+      GenerateOptions beams;
+      beams.num_beams = 3;
+      beams.max_new_tokens = 10;
+      keep(model.generate_batch({std::vector<TokenId>(9, kPrompt)}, beams));
+    }
+    return found;
+  };
+  for (const Dtype dtype : {Dtype::kBF16, Dtype::kF32}) {
+    const auto plain = run(false, dtype);
+    EXPECT_EQ(run(true, dtype), plain);
+    EXPECT_LT(plain[7].size(), plain[0].size());  // by the stop token
+  }
+}
 
 TEST(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
   const test::TemporaryFolder folder{fs::current_path()};

@@ -1,6 +1,8 @@
 #include "runtime/stream/streamer.h"
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -136,7 +138,9 @@ TEST_F(StreamerTest, AReadThatBeganBeforeItWasAskedForAndFailedIsTriedAgain) {
   options.fault = [&](int, Bytes offset, Bytes size) -> std::optional<int> {
     const bool last_weight = offset + size > 2 * kSize + 10'000;
     if (!last_weight || failed > 0) return std::nullopt;
-    while (!asked) std::this_thread::yield();
+    // Not for ever: the first weight may have to come by this thread yet.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    while (!asked && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     ++failed;
     return EIO;
   };

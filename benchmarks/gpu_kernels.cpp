@@ -1,0 +1,110 @@
+// What haul's products of one vector read on a GPU, beside torch's and beside a plain reader, on
+// the matrices of a Llama 8B: gigabytes a second, the best of some runs over weights that no cache
+// holds. Then the small kernels of a token: microseconds.
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/sum.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "kernels/attend.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "runtime/tiers/gpu_graph.h"
+
+namespace {
+
+using haul::kernels::Curve;
+
+constexpr int kRuns = 7;
+
+// The work as a graph: without the host's share.
+double best_seconds(const std::function<void()>& work) {
+  work();
+  haul::runtime::GpuGraph graph(0);
+  graph.record(work);
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  float best = 1e30F;
+  for (int i = 0; i < kRuns; ++i) {
+    cudaEventRecord(begin);
+    graph.replay();
+    cudaEventRecord(end);
+    cudaEventSynchronize(end);
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    best = std::min(best, milliseconds);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return best / 1e3;
+}
+
+at::Tensor some(at::IntArrayRef sizes) {
+  return at::randn(sizes, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA));
+}
+
+void compare(const char* name, std::int64_t rows, std::int64_t width) {
+  const auto count =
+      static_cast<std::size_t>(std::max<std::int64_t>(2, (1LL << 30) / (rows * width)));
+  std::vector<at::Tensor> weights;
+  for (std::size_t i = 0; i < count; ++i) weights.push_back(some({rows, width}));
+  const at::Tensor x = some({1, 1, width});
+  const double bytes = static_cast<double>(count) * static_cast<double>(weights[0].nbytes());
+  const auto speed = [&](const std::function<void(const at::Tensor&)>& one) {
+    return bytes / 1e9 / best_seconds([&] {
+             for (const at::Tensor& weight : weights) one(weight);
+           });
+  };
+  const double own = speed([&](const at::Tensor& w) { haul::kernels::linear(x, w); });
+  const double pair = speed([&](const at::Tensor& w) {
+    const at::Tensor first = w.narrow(0, 0, rows / 2);
+    haul::kernels::gated_pair(x, {first, {}}, {w.narrow(0, rows / 2, rows / 2), {}}, Curve::kSilu);
+  });
+  const double torch = speed([&](const at::Tensor& w) { at::linear(x, w); });
+  const double reader = speed([&](const at::Tensor& w) { at::sum(w); });
+  fmt::print(
+      "{:10} {:7} x {:5}: haul {:5.0f}, gated {:5.0f}, torch {:5.0f}, torch's sum {:5.0f} GB/s\n",
+      name, rows, width, own, pair, torch, reader);
+}
+
+void time_small(const char* name, const std::function<void()>& work) {
+  constexpr int kTimes = 200;
+  const double seconds = best_seconds([&] {
+    for (int i = 0; i < kTimes; ++i) work();
+  });
+  fmt::print("{:30} {:5.2f} us\n", name, 1e6 * seconds / kTimes);
+}
+
+}  // namespace
+
+int main() {
+  const at::NoGradGuard no_gradients;
+  compare("query", 4096, 4096);
+  compare("q, k, v", 6144, 4096);
+  compare("gate, up", 28672, 4096);
+  compare("down", 4096, 14336);
+  compare("head", 128256, 4096);
+  compare("1B query", 2048, 2048);
+  compare("1B gate, up", 16384, 2048);
+  compare("1B down", 2048, 8192);
+  const at::Tensor x = some({1, 1, 4096});
+  const at::Tensor norm = some({4096});
+  time_small("norm of 4096", [&] { haul::kernels::rms_norm(x, norm, 1e-5); });
+  const at::Tensor queries = some({1, 32, 1, 128});
+  for (const std::int64_t tokens : {200, 4096}) {
+    const at::Tensor keys = some({1, 8, tokens, 128});
+    const at::Tensor values = some({1, 8, tokens, 128});
+    time_small(fmt::format("attention to {}", tokens).c_str(),
+               [&] { haul::kernels::attend(queries, keys, values, {}, 0.1); });
+  }
+  return 0;
+}

@@ -1,0 +1,197 @@
+#include "kernels/cuda/attend.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace haul::kernels::cuda {
+namespace {
+
+constexpr int kTogether = 4;  // heads whose sums a thread holds
+
+__device__ int tokens_of(const Attend& job) {
+  return job.past == nullptr ? job.room : static_cast<int>(__ldcg(job.past)) + 1;
+}
+
+__host__ __device__ int parts_of(int tokens) {
+  return (tokens + kPartTokens - 1) / kPartTokens;
+}
+
+// What a part gave to a head: `size` sums, the largest score, the sum of all weights.
+__device__ float* part_of(const Attend& job, int sequence, int head, int part) {
+  const auto row =
+      static_cast<std::size_t>((sequence * job.heads + head) * parts_of(job.room) + part);
+  return job.parts + row * static_cast<std::size_t>(job.size + 2);
+}
+
+template <int kSize>
+constexpr int kThreadsFor = kSize == 256 ? 256 : 128;
+
+// A block for each part of the tokens, kv head and sequence. A thread has eight numbers of the keys
+// and values of every kRows-th token.
+template <int kSize>
+__global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant__ Attend job) {
+  constexpr int kThreads = kThreadsFor<kSize>;
+  constexpr int kRowLanes = kSize / kWide;
+  constexpr int kRows = kThreads / kRowLanes;  // tokens side by side
+  constexpr int kSteps = kPartTokens / kRows;
+  __shared__ float scores[kTogether][kPartTokens];
+  __shared__ float sums[kTogether][kRows][kSize];
+  let_next_begin();
+  const int part = static_cast<int>(blockIdx.x);
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int sequence = static_cast<int>(blockIdx.z);
+  const int begin = part * kPartTokens;
+  const int count = min(tokens_of(job) - begin, kPartTokens);
+  if (count <= 0) return;
+  after_previous();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = thread % kRowLanes * kWide;
+  const int row = thread / kRowLanes;
+
+  const bf16* const keys = job.keys + sequence * job.keys_by_batch + kv_head * job.keys_by_head;
+  const bf16* const values =
+      job.values + sequence * job.values_by_batch + kv_head * job.values_by_head;
+  uint4 k[kSteps], v[kSteps];
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) {
+    const int token = row + i * kRows;
+    const bool there = token < count;
+    const std::int64_t at = begin + token;
+    k[i] = v[i] = uint4{0, 0, 0, 0};
+    if (there) {
+      k[i] = fresh(reinterpret_cast<const uint4*>(keys + at * job.keys_by_token + column));
+      v[i] = fresh(reinterpret_cast<const uint4*>(values + at * job.values_by_token + column));
+    }
+  }
+
+  const int share = job.heads / job.kv_heads;
+  for (int group = 0; group < share; group += kTogether) {
+    const int heads = min(kTogether, share - group);
+    const int first = kv_head * share + group;
+#pragma unroll
+    for (int h = 0; h < kTogether; ++h) {
+      if (h >= heads) break;
+      float q[kWide];
+      const std::size_t at = static_cast<std::size_t>(sequence * job.heads + first + h) *
+                                 static_cast<std::size_t>(kSize) +
+                             static_cast<unsigned>(column);
+      unpack(fresh(reinterpret_cast<const uint4*>(job.queries + at)), q);
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        float key[kWide];
+        unpack(k[i], key);
+        float dot = 0;
+#pragma unroll
+        for (int j = 0; j < kWide; ++j) dot = fmaf(q[j], key[j], dot);
+        dot = sum_of_lanes(dot, kRowLanes);
+        const int token = row + i * kRows;
+        if (column == 0) scores[h][token] = token < count ? dot * job.scale : -INFINITY;
+      }
+    }
+    __syncthreads();
+    // A warp for each head: two scores a lane.
+    const int warp = thread / kLanes;
+    const int lane = thread % kLanes;
+    if (warp < heads) {
+      float a = scores[warp][lane];
+      float b = scores[warp][lane + kLanes];
+      float most = fmaxf(a, b);
+      for (int step = kLanes / 2; step > 0; step /= 2) {
+        most = fmaxf(most, __shfl_xor_sync(kAll, most, step));
+      }
+      a = expf(a - most);
+      b = expf(b - most);
+      scores[warp][lane] = a;
+      scores[warp][lane + kLanes] = b;
+      const float weight = sum_of_lanes(a + b);
+      if (lane == 0) {
+        float* const to = part_of(job, sequence, first + warp, part);
+        to[kSize] = most;
+        to[kSize + 1] = weight;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int h = 0; h < kTogether; ++h) {
+      if (h >= heads) break;
+      float sum[kWide] = {};
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        float value[kWide];
+        unpack(v[i], value);
+        const float weight = scores[h][row + i * kRows];
+#pragma unroll
+        for (int j = 0; j < kWide; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) sums[h][row][column + j] = sum[j];
+    }
+    __syncthreads();
+    for (int i = thread; i < heads * kSize; i += kThreads) {
+      const int h = i / kSize;
+      const int d = i % kSize;
+      float sum = 0;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sum += sums[h][r][d];
+      part_of(job, sequence, first + h, part)[d] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+// A block for each head of each sequence, a thread for each number.
+__global__ void join(const __grid_constant__ Attend job) {
+  let_next_begin();
+  const int head = static_cast<int>(blockIdx.x);
+  const int sequence = static_cast<int>(blockIdx.y);
+  const int d = static_cast<int>(threadIdx.x);
+  const int parts = parts_of(tokens_of(job));
+  after_previous();
+  float most = -INFINITY;
+  float sum = 0;
+  float weight = 0;
+#pragma unroll 4
+  for (int part = 0; part < parts; ++part) {
+    const float* const from = part_of(job, sequence, head, part);
+    const float value = __ldcg(from + d);
+    const float score = __ldcg(from + job.size);
+    const float weights = __ldcg(from + job.size + 1);
+    const float larger = fmaxf(most, score);
+    const float before = expf(most - larger);
+    const float factor = expf(score - larger);
+    sum = fmaf(factor, value, sum * before);
+    weight = fmaf(factor, weights, weight * before);
+    most = larger;
+  }
+  const auto at =
+      static_cast<std::size_t>(sequence * job.heads + head) * static_cast<std::size_t>(job.size) +
+      static_cast<unsigned>(d);
+  job.out[at] = __float2bfloat16_rn(sum / weight);
+}
+
+template <int kSize>
+cudaError_t start_look(const Attend& job, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(parts_of(job.room)), static_cast<unsigned>(job.kv_heads),
+                  static_cast<unsigned>(job.batch));
+  return start(look<kSize>, job, grid, kThreadsFor<kSize>, 0, stream);
+}
+
+}  // namespace
+
+bool serves_head_size(std::int64_t size) {
+  return size == 64 || size == 128 || size == 256;
+}
+
+std::size_t floats_for_parts(int batch, int heads, int room, int size) {
+  return static_cast<std::size_t>(batch) * static_cast<std::size_t>(heads) *
+         static_cast<std::size_t>(parts_of(room)) * static_cast<std::size_t>(size + 2);
+}
+
+cudaError_t attend_one(const Attend& job, cudaStream_t stream) {
+  const cudaError_t looked = job.size == 64    ? start_look<64>(job, stream)
+                             : job.size == 128 ? start_look<128>(job, stream)
+                                               : start_look<256>(job, stream);
+  if (looked != cudaSuccess) return looked;
+  const dim3 grid(static_cast<unsigned>(job.heads), static_cast<unsigned>(job.batch));
+  return start(join, job, grid, job.size, 0, stream);
+}
+
+}  // namespace haul::kernels::cuda

@@ -1,0 +1,193 @@
+#include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace haul::kernels::cuda {
+namespace {
+
+// Small blocks: when one ends, one of the next kernel takes its place and begins to fetch.
+constexpr int kThreads = 512;
+constexpr int kWarps = kThreads / kLanes;
+constexpr int kBlocks = 1;                      // on a processor at once
+constexpr std::size_t kMostShared = 112 << 10;  // bytes, so that two fit
+
+__device__ float curved(float value, Curve curve) {
+  // The forms that torch's kernels have.
+  if (curve == Curve::kSilu) return rounded(value / (1.0F + expf(-value)));
+  constexpr float kBeta = 0.7978845608028654F;
+  constexpr float kKappa = 0.044715F;
+  const float inner = kBeta * (value + kKappa * (value * value * value));
+  return rounded(0.5F * value * (1.0F + tanhf(inner)));
+}
+
+// What a thread holds of the rows that its warp is at: a part of one, or of a gate's and its
+// weight's at once.
+template <int kStreams, int kUnroll>
+struct Tile {
+  uint4 words[kStreams][kUnroll];
+};
+
+// A row, counted over all weights, and a tile of it.
+struct Place {
+  int row, tile;
+};
+
+template <int kVectors, bool kGates>
+__global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
+  constexpr int kStreams = kGates ? 2 : 1;
+  constexpr int kUnroll = kGates ? 4 : 8;
+  extern __shared__ uint4 x_shared[];  // (vectors, width / 8)
+  let_next_begin();
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  // Neighbouring rows go to different processors, so that the last ones are spread over all.
+  const int first = static_cast<int>(threadIdx.x) / kLanes * static_cast<int>(gridDim.x) +
+                    static_cast<int>(blockIdx.x);
+  const int stride = static_cast<int>(gridDim.x) * kWarps;
+  const int chunks = job.width / kWide;
+  const int tiles = (chunks + kLanes * kUnroll - 1) / (kLanes * kUnroll);
+  int total = 0;
+  for (int i = 0; i < job.count; ++i) total += job.weights[i].rows;
+  if (kGates) total /= 2;
+
+  const auto advance = [&](Place& place) {
+    if (++place.tile < tiles) return;
+    place.tile = 0;
+    place.row += stride;
+  };
+  const auto find = [&](int& row) {  // the weight of a row, and which of its rows it is
+    int weight = 0;
+    while (weight + 1 < job.count && row >= job.weights[weight].rows) {
+      row -= job.weights[weight++].rows;
+    }
+    return weight;
+  };
+  Place ahead{first, 0};
+  const auto load = [&](Tile<kStreams, kUnroll>& into) {
+    if (ahead.row >= total) return;
+    int row = ahead.row;
+    const int weight = kGates ? 0 : find(row);
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s) {
+      const uint4* const from = reinterpret_cast<const uint4*>(job.weights[weight + s].weight) +
+                                static_cast<std::size_t>(row) * static_cast<std::size_t>(chunks);
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int chunk = (ahead.tile * kUnroll + u) * kLanes + lane;
+        into.words[s][u] = chunk < chunks ? passing(from + chunk) : uint4{0, 0, 0, 0};
+      }
+    }
+    advance(ahead);
+  };
+
+  // Two tiles are on their way at any time, the first of them before there is anything to multiply.
+  Tile<kStreams, kUnroll> even, odd;
+  load(even);
+  load(odd);
+  after_previous();
+  for (int i = static_cast<int>(threadIdx.x); i < kVectors * chunks; i += kThreads) {
+    x_shared[i] = fresh(reinterpret_cast<const uint4*>(job.x) + i);
+  }
+  __syncthreads();
+
+  Place place{first, 0};
+  float sums[kStreams][kVectors] = {};
+  const auto multiply = [&](const Tile<kStreams, kUnroll>& tile) {
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int chunk = (place.tile * kUnroll + u) * kLanes + lane;
+      if (chunk >= chunks) continue;
+      float w[kStreams][kWide];
+#pragma unroll
+      for (int s = 0; s < kStreams; ++s) unpack(tile.words[s][u], w[s]);
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        float x[kWide];
+        unpack(x_shared[v * chunks + chunk], x);
+#pragma unroll
+        for (int s = 0; s < kStreams; ++s) {
+#pragma unroll
+          for (int i = 0; i < kWide; ++i) sums[s][v] = fmaf(w[s][i], x[i], sums[s][v]);
+        }
+      }
+    }
+  };
+  const auto finish = [&] {
+    int at = place.row;
+    const int weight = kGates ? 1 : find(at);
+    const Rows& rows = job.weights[weight];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+      for (int s = 0; s < kStreams; ++s) sums[s][v] = sum_of_lanes(sums[s][v]);
+      if (lane == v) {  // one for each vector
+        const auto rounded_sum = [&](float sum, const Rows& of) {
+          return rounded(of.bias == nullptr ? sum : sum + __bfloat162float(of.bias[at]));
+        };
+        const std::size_t to = static_cast<std::size_t>(v) * static_cast<std::size_t>(rows.rows) +
+                               static_cast<std::size_t>(at);
+        float value = rounded_sum(sums[kStreams - 1][v], rows);
+        if (kGates) {
+          value = value * curved(rounded_sum(sums[0][v], job.weights[0]), job.curve);
+        } else if (job.gate != nullptr) {
+          value = value * curved(fresh(job.gate + to), job.curve);
+        }
+        if (job.residual != nullptr) value += fresh(job.residual + to);
+        rows.out[to] = __float2bfloat16_rn(value);
+      }
+#pragma unroll
+      for (int s = 0; s < kStreams; ++s) sums[s][v] = 0;
+    }
+  };
+  const auto step = [&](Tile<kStreams, kUnroll>& tile) {
+    multiply(tile);
+    load(tile);
+    if (place.tile + 1 == tiles) finish();
+    advance(place);
+  };
+  while (place.row < total) {
+    step(even);
+    if (place.row >= total) break;
+    step(odd);
+  }
+}
+
+template <bool kGates>
+cudaError_t start_for(const FewRows& job, dim3 grid, std::size_t shared, cudaStream_t stream) {
+  switch (job.vectors) {
+    case 1:
+      return start(few_rows<1, kGates>, job, grid, kThreads, shared, stream);
+    case 2:
+      return start(few_rows<2, kGates>, job, grid, kThreads, shared, stream);
+    case 3:
+      return start(few_rows<3, kGates>, job, grid, kThreads, shared, stream);
+    case 4:
+      return start(few_rows<4, kGates>, job, grid, kThreads, shared, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+std::size_t shared_for(std::size_t width, int vectors) {
+  return width * sizeof(bf16) * static_cast<std::size_t>(vectors);
+}
+
+}  // namespace
+
+bool serves_width(std::size_t width, int vectors) {
+  return width > 0 && width % kWide == 0 && vectors >= 1 && vectors <= kMostVectors &&
+         shared_for(width, vectors) <= kMostShared;
+}
+
+cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {
+  int total = 0;
+  for (int i = 0; i < job.count; ++i) total += job.weights[i].rows;
+  if (job.gates) total /= 2;
+  if (total == 0) return cudaSuccess;
+  const int most = current_machine().processors * kBlocks;
+  const int needed = (total + kWarps - 1) / kWarps;
+  const dim3 grid(static_cast<unsigned>(needed < most ? needed : most));
+  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors);
+  return job.gates ? start_for<true>(job, grid, shared, stream)
+                   : start_for<false>(job, grid, shared, stream);
+}
+
+}  // namespace haul::kernels::cuda

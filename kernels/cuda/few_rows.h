@@ -1,0 +1,46 @@
+#pragma once
+
+// Products of few vectors with rows of weights, as decoding needs them: every weight is read once,
+// at the speed of the memory. All numbers are bfloat16, sums float32. Every dot product is summed
+// in the same order however many there are, and rounded where separate operators would round.
+
+#include <cstddef>
+
+#include <cuda_bf16.h>
+#include <driver_types.h>
+
+#include "kernels/row_math.h"
+
+namespace haul::kernels::cuda {
+
+constexpr int kMostVectors = 4;
+constexpr int kMostWeights = 3;
+
+// A weight (rows, width) and its products (vectors, rows).
+struct Rows {
+  const __nv_bfloat16* weight = nullptr;
+  const __nv_bfloat16* bias = nullptr;  // or none
+  __nv_bfloat16* out = nullptr;
+  int rows = 0;
+};
+
+struct FewRows {
+  const __nv_bfloat16* x = nullptr;  // (vectors, width)
+  int vectors = 0;
+  int width = 0;
+  Rows weights[kMostWeights];  // one after another, of one width
+  int count = 0;
+  // Of a single weight: added to the products, (vectors, rows).
+  const __nv_bfloat16* residual = nullptr;
+  // Of a single weight: what its products are multiplied with, once it has gone through the curve.
+  const __nv_bfloat16* gate = nullptr;
+  // Of two: the first one's products are the second one's gate, and only those have an `out`.
+  bool gates = false;
+  Curve curve = Curve::kSilu;
+};
+
+// Whether vectors of this width can be served.
+bool serves_width(std::size_t width, int vectors);
+cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream);
+
+}  // namespace haul::kernels::cuda

@@ -1,0 +1,273 @@
+// haul's operators on GPUs. What a kernel cannot serve is left to the plain twin.
+
+#include <optional>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include "kernels/attend.h"
+#include "kernels/cuda/attend.h"
+#include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rotate.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotate.h"
+
+namespace haul::kernels {
+namespace {
+
+using Optional = std::optional<at::Tensor>;
+
+const __nv_bfloat16* numbers(const at::Tensor& x) {
+  return x.defined() ? static_cast<const __nv_bfloat16*>(x.const_data_ptr()) : nullptr;
+}
+const __nv_bfloat16* numbers(const Optional& x) {
+  return x ? numbers(*x) : nullptr;
+}
+__nv_bfloat16* numbers_of(at::Tensor& x) {
+  return static_cast<__nv_bfloat16*>(x.mutable_data_ptr());
+}
+const std::int64_t* number(const Optional& x) {
+  return x ? x->const_data_ptr<std::int64_t>() : nullptr;
+}
+
+cudaStream_t stream_for(const at::Tensor& x) {
+  return c10::cuda::getCurrentCUDAStream(x.device().index()).stream();
+}
+
+bool is_aligned(const at::Tensor& x) {
+  constexpr std::uintptr_t kAccess = 16;  // bytes
+  return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % kAccess == 0;
+}
+
+bool is_served(const at::Tensor& x, const at::Tensor& weight) {
+  const std::int64_t width = weight.size(1);
+  return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 &&
+         x.size(-1) == width && x.numel() <= cuda::kMostVectors * width &&
+         cuda::serves_width(static_cast<std::size_t>(width), static_cast<int>(x.numel() / width)) &&
+         weight.is_contiguous() && is_aligned(weight);
+}
+
+// A job on vectors, which it keeps.
+struct Vectors {
+  explicit Vectors(const at::Tensor& x) : rows(x.contiguous()) {
+    if (!is_aligned(rows)) rows = rows.clone();
+    job.x = numbers(rows);
+    job.width = static_cast<int>(x.size(-1));
+    job.vectors = static_cast<int>(x.numel() / x.size(-1));
+  }
+  at::Tensor out_for(const at::Tensor& weight) const {
+    std::vector<std::int64_t> sizes = rows.sizes().vec();
+    sizes.back() = weight.size(0);
+    return at::empty(sizes, rows.options());
+  }
+  void add(const at::Tensor& weight, const Optional& bias, at::Tensor* out) {
+    cuda::Rows& added = job.weights[job.count++];
+    added = {numbers(weight), numbers(bias), out == nullptr ? nullptr : numbers_of(*out),
+             static_cast<int>(weight.size(0))};
+  }
+  void run() const {
+    const c10::cuda::CUDAGuard guard(rows.device());
+    C10_CUDA_CHECK(cuda::multiply_few_rows(job, stream_for(rows)));
+  }
+
+  at::Tensor rows;
+  cuda::FewRows job;
+};
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional& bias) {
+  if (!is_served(x, weight)) return at::linear(x, weight, bias);
+  Vectors vectors(x);
+  at::Tensor out = vectors.out_for(weight);
+  vectors.add(weight, bias, &out);
+  vectors.run();
+  return out;
+}
+
+at::Tensor linear_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                         const Optional& residual) {
+  if (!is_served(x, weight)) {
+    at::Tensor out = at::linear(x, weight, bias);
+    return residual ? *residual + out : out;
+  }
+  Vectors vectors(x);
+  at::Tensor out = vectors.out_for(weight);
+  const at::Tensor added = residual ? residual->contiguous() : at::Tensor();
+  vectors.add(weight, bias, &out);
+  vectors.job.residual = numbers(added);
+  vectors.run();
+  return out;
+}
+
+at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                        const at::Tensor& gate, std::int64_t curve) {
+  if (!is_served(x, weight)) {
+    return plain_gated_linear(x, weight, bias.value_or(at::Tensor()), gate,
+                              static_cast<Curve>(curve));
+  }
+  Vectors vectors(x);
+  at::Tensor out = vectors.out_for(weight);
+  const at::Tensor open = gate.contiguous();
+  vectors.add(weight, bias, &out);
+  vectors.job.gate = numbers(open);
+  vectors.job.curve = static_cast<Curve>(curve);
+  vectors.run();
+  return out;
+}
+
+std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weights,
+                                       const c10::List<Optional>& biases) {
+  bool served = weights.size() <= cuda::kMostWeights;
+  for (const at::Tensor& weight : weights) served = served && is_served(x, weight);
+  std::vector<at::Tensor> results;
+  if (!served) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      results.push_back(at::linear(x, weights[i], biases.get(i)));
+    }
+    return results;
+  }
+  Vectors vectors(x);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    at::Tensor out = vectors.out_for(weights[i]);
+    vectors.add(weights[i], biases.get(i), &out);
+    results.push_back(std::move(out));
+  }
+  vectors.run();
+  return results;
+}
+
+at::Tensor pair_on_gpu(const at::Tensor& x, const at::Tensor& gate, const Optional& gate_bias,
+                       const at::Tensor& weight, const Optional& bias, std::int64_t curve) {
+  if (!is_served(x, gate) || !is_served(x, weight)) {
+    return plain_gated_linear(x, weight, bias.value_or(at::Tensor()),
+                              at::linear(x, gate, gate_bias), static_cast<Curve>(curve));
+  }
+  Vectors vectors(x);
+  at::Tensor out = vectors.out_for(weight);
+  vectors.add(gate, gate_bias, nullptr);
+  vectors.add(weight, bias, &out);
+  vectors.job.gates = true;
+  vectors.job.curve = static_cast<Curve>(curve);
+  vectors.run();
+  return out;
+}
+
+at::Tensor norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::Tensor rows = x.contiguous();
+  if (!cuda::serves_norm_of(x.size(-1)) || !is_aligned(rows) || !is_aligned(weight)) {
+    return plain_rms_norm(x, weight, epsilon);
+  }
+  at::Tensor out = at::empty_like(rows);
+  const auto width = weight.size(0);
+  const cuda::RmsNorm job{numbers(rows),           numbers(weight),
+                          numbers_of(out),         static_cast<int>(rows.numel() / width),
+                          static_cast<int>(width), static_cast<float>(epsilon)};
+  const c10::cuda::CUDAGuard guard(rows.device());
+  C10_CUDA_CHECK(cuda::normalise_rows(job, stream_for(rows)));
+  return out;
+}
+
+cuda::HeadRows<const __nv_bfloat16> head_rows(const at::Tensor& x) {
+  return {numbers(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
+}
+cuda::HeadRows<__nv_bfloat16> head_rows_of(at::Tensor& x) {
+  return {numbers_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+at::Tensor rotate_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
+                         const at::Tensor& values, const at::Tensor& cosine, const at::Tensor& sine,
+                         at::Tensor& kept_keys, at::Tensor& kept_values, const Optional& past) {
+  const auto with_rows = [](const at::Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); };
+  const at::Tensor q = with_rows(queries);
+  const at::Tensor k = with_rows(keys);
+  const at::Tensor v = with_rows(values);
+  const at::Tensor c = cosine.contiguous();
+  const at::Tensor s = sine.contiguous();
+  at::Tensor out = at::empty(q.sizes(), q.options());
+  cuda::Rotate job;
+  job.queries = head_rows(q);
+  job.keys = head_rows(k);
+  job.values = head_rows(v);
+  job.turned = head_rows_of(out);
+  job.kept_keys = head_rows_of(kept_keys);
+  job.kept_values = head_rows_of(kept_values);
+  job.cosine = numbers(c);
+  job.sine = numbers(s);
+  job.of_batch = c.size(0) == 1 ? 0 : c.size(1) * c.size(2);
+  job.past = number(past);
+  job.batch = static_cast<int>(q.size(0));
+  job.tokens = static_cast<int>(q.size(2));
+  job.size = static_cast<int>(q.size(3));
+  job.turning = static_cast<int>(c.size(-1));
+  const c10::cuda::CUDAGuard guard(q.device());
+  C10_CUDA_CHECK(cuda::rotate_into(job, stream_for(q)));
+  return out;
+}
+
+bool has_whole_rows(const at::Tensor& cache) {
+  return is_aligned(cache) && cache.stride(0) % 8 == 0 && cache.stride(1) % 8 == 0 &&
+         cache.stride(2) % 8 == 0;
+}
+
+at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
+                         const at::Tensor& values, const Optional& mask, const Optional& past,
+                         bool causal, double scale) {
+  if (queries.size(2) != 1 || !cuda::serves_head_size(queries.size(3)) || !has_whole_rows(keys) ||
+      !has_whole_rows(values)) {
+    return plain_attend(queries, keys, values,
+                        {mask.value_or(at::Tensor()), causal, past.value_or(at::Tensor())}, scale);
+  }
+  const at::Tensor q = queries.contiguous();
+  at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
+  cuda::Attend job;
+  job.queries = numbers(q);
+  job.keys = numbers(keys);
+  job.values = numbers(values);
+  job.keys_by_batch = keys.stride(0);
+  job.keys_by_head = keys.stride(1);
+  job.keys_by_token = keys.stride(2);
+  job.values_by_batch = values.stride(0);
+  job.values_by_head = values.stride(1);
+  job.values_by_token = values.stride(2);
+  job.out = numbers_of(out);
+  job.past = number(past);
+  job.batch = static_cast<int>(q.size(0));
+  job.heads = static_cast<int>(q.size(1));
+  job.kv_heads = static_cast<int>(keys.size(1));
+  job.room = static_cast<int>(keys.size(2));
+  job.size = static_cast<int>(q.size(3));
+  job.scale = static_cast<float>(scale);
+  const auto floats =
+      static_cast<std::int64_t>(cuda::floats_for_parts(job.batch, job.heads, job.room, job.size));
+  at::Tensor parts = at::empty({floats}, q.options().dtype(at::kFloat));
+  job.parts = parts.mutable_data_ptr<float>();
+  const c10::cuda::CUDAGuard guard(q.device());
+  C10_CUDA_CHECK(cuda::attend_one(job, stream_for(q)));
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(haul, CUDA, library) {
+  library.impl("product", product);
+  library.impl("linear", linear_on_gpu);
+  library.impl("gated_linear", gated_on_gpu);
+  library.impl("linears", linears_on_gpu);
+  library.impl("gated_pair", pair_on_gpu);
+  library.impl("rms_norm", norm_on_gpu);
+  library.impl("rotate_into", rotate_on_gpu);
+  library.impl("attend", attend_on_gpu);
+}
+
+}  // namespace
+}  // namespace haul::kernels
+
+// Executables ask for this name, so that the linker takes the operators in though nothing calls
+// them.
+extern "C" void haul_operators_of_gpus() {}

@@ -1,0 +1,60 @@
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rotate.h"
+
+namespace haul::kernels::cuda {
+namespace {
+
+constexpr int kMostThreads = 128;
+
+template <typename T>
+__device__ T* row_of(const HeadRows<T>& rows, std::int64_t b, std::int64_t h, std::int64_t t) {
+  return rows.data + b * rows.by_batch + h * rows.by_head + t * rows.by_token;
+}
+
+// A block for each head of each token: those of the queries, of the keys, of the values.
+__global__ void __launch_bounds__(kMostThreads) rotate(const __grid_constant__ Rotate job) {
+  let_next_begin();
+  const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) % job.tokens;
+  const std::int64_t sequence = static_cast<std::int64_t>(blockIdx.x) / job.tokens;
+  const std::int64_t place = token + (job.past == nullptr ? 0 : __ldcg(job.past));
+  after_previous();
+  int head = static_cast<int>(blockIdx.y);
+  const bf16* from = nullptr;
+  bf16* to = nullptr;
+  int turning = job.turning;
+  if (head < job.queries.heads) {
+    from = row_of(job.queries, sequence, head, token);
+    to = row_of(job.turned, sequence, head, token);
+  } else if ((head -= job.queries.heads) < job.keys.heads) {
+    from = row_of(job.keys, sequence, head, token);
+    to = row_of(job.kept_keys, sequence, head, place);
+  } else {
+    head -= job.keys.heads;
+    from = row_of(job.values, sequence, head, token);
+    to = row_of(job.kept_values, sequence, head, place);
+    turning = 0;
+  }
+  const std::int64_t angle = sequence * job.of_batch + token * job.turning;
+  const int half = turning / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < job.size; i += static_cast<int>(blockDim.x)) {
+    float value = fresh(from + i);
+    if (i < turning) {
+      const float other = i < half ? -fresh(from + i + half) : fresh(from + i - half);
+      value = value * fresh(job.cosine + angle + i) + other * fresh(job.sine + angle + i);
+    }
+    to[i] = __float2bfloat16_rn(value);
+  }
+}
+
+}  // namespace
+
+cudaError_t rotate_into(const Rotate& job, cudaStream_t stream) {
+  if (job.batch == 0 || job.tokens == 0) return cudaSuccess;
+  int threads = kLanes;
+  while (threads < kMostThreads && threads < job.size) threads *= 2;
+  const dim3 grid(static_cast<unsigned>(job.batch * job.tokens),
+                  static_cast<unsigned>(job.queries.heads + 2 * job.keys.heads));
+  return start(rotate, job, grid, threads, 0, stream);
+}
+
+}  // namespace haul::kernels::cuda

@@ -1,0 +1,206 @@
+// haul's kernels on a GPU, each against its plain twin.
+
+#include <array>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "kernels/attend.h"
+#include "kernels/linear.h"
+#include "kernels/own_ops.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotate.h"
+
+namespace haul::kernels {
+namespace {
+
+constexpr double kRounding = 0x1p-8;  // of a BF16
+
+at::Tensor some(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) {
+  return at::randn(sizes, at::TensorOptions().dtype(type).device(at::kCUDA));
+}
+
+// What a sum of products in float32, in any order, may be away from the exact one.
+void expect_product(const at::Tensor& found, const at::Tensor& x, const at::Tensor& weight,
+                    const at::Tensor& bias) {
+  const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kDouble) : t; };
+  const at::Tensor exact = plain_linear(wide(x), wide(weight), wide(bias));
+  const at::Tensor sizes = at::linear(wide(x).abs(), wide(weight).abs());
+  const double terms = static_cast<double>(weight.size(1)) + 1;
+  const at::Tensor most = terms * 0x1p-24 * (sizes + exact.abs()) + kRounding * exact.abs();
+  EXPECT_EQ(found.scalar_type(), x.scalar_type());
+  EXPECT_EQ(found.sizes(), exact.sizes());
+  EXPECT_TRUE(((wide(found) - exact).abs() <= most).all().item<bool>())
+      << x.sizes() << " by " << weight.sizes();
+}
+
+TEST(GpuLinear, GivesWhatTorchsGives) {
+  at::manual_seed(7);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const std::int64_t width : {1, 7, 8, 16, 264, 576, 1600, 4096, 14336}) {
+      for (const std::int64_t height : {1, 5, 32, 300, 5000}) {
+        const at::Tensor x = some({1, rows, width});
+        const at::Tensor weight = some({height, width});
+        const at::Tensor bias = some({height});
+        if (rows > 4 || width % 8 != 0) {  // torch's
+          EXPECT_TRUE(kernels::linear(x, weight, bias).equal(at::linear(x, weight, bias)));
+          continue;
+        }
+        expect_product(kernels::linear(x, weight), x, weight, {});
+        expect_product(kernels::linear(x, weight, bias), x, weight, bias);
+      }
+    }
+  }
+}
+
+TEST(GpuLinear, RoundsAsSeparateOperatorsDo) {
+  at::manual_seed(8);
+  for (const std::int64_t rows : {1, 3, 4}) {
+    const at::Tensor x = some({1, rows, 1024});
+    const at::Tensor weight = some({700, 1024});
+    const at::Tensor bias = some({700});
+    const at::Tensor product = kernels::linear(x, weight, bias);
+    const at::Tensor residual = some({1, rows, 700});
+    EXPECT_TRUE(kernels::linear(x, weight, bias, residual).equal(residual + product));
+    const at::Tensor gate = some({1, rows, 700});
+    EXPECT_TRUE(gated_linear(x, weight, bias, gate, Curve::kSilu)
+                    .equal(plain_gated_linear(x, weight, bias, gate, Curve::kSilu)));
+    EXPECT_TRUE(at::allclose(gated_linear(x, weight, bias, gate, Curve::kGeluByTanh),
+                             plain_gated_linear(x, weight, bias, gate, Curve::kGeluByTanh),
+                             2 * kRounding, 1e-6));
+  }
+}
+
+TEST(GpuLinear, GivesTheSameBitsBesideOthers) {
+  at::manual_seed(9);
+  const at::Tensor weight = some({3000, 2048});
+  const at::Tensor other = some({500, 2048});
+  const at::Tensor bias = some({3000});
+  const at::Tensor x = some({4, 1, 2048});
+  const at::Tensor all = kernels::linear(x, weight, bias);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const at::Tensor one = x.narrow(0, i, 1);
+    EXPECT_TRUE(kernels::linear(one, weight, bias).equal(all.narrow(0, i, 1)));
+    const std::vector<LinearWeights> layers{{other, {}}, {weight, bias}, {other, {}}};
+    const std::vector<at::Tensor> found = linears(one, layers);
+    ASSERT_EQ(found.size(), 3U);
+    EXPECT_TRUE(found[1].equal(all.narrow(0, i, 1)));
+    EXPECT_TRUE(found[0].equal(kernels::linear(one, other)));
+    EXPECT_TRUE(found[2].equal(found[0]));
+    const at::Tensor second = some({3000, 2048});
+    EXPECT_TRUE(gated_pair(one, {weight, bias}, {second, {}}, Curve::kSilu)
+                    .equal(gated_linear(one, second, {}, kernels::linear(one, weight, bias),
+                                        Curve::kSilu)));
+  }
+}
+
+TEST(GpuLinear, LeavesOtherDtypesAndGradientsToTorch) {
+  const at::Tensor x = some({1, 64}, at::kFloat).requires_grad_();
+  kernels::linear(x, some({8, 64}, at::kFloat)).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+  const at::Tensor half = some({1, 64}, at::kHalf);
+  const at::Tensor weight = some({8, 64}, at::kHalf);
+  EXPECT_TRUE(kernels::linear(half, weight).equal(at::linear(half, weight)));
+}
+
+TEST(GpuRmsNorm, IsTheSameAsOfTorchsOps) {
+  for (const std::int64_t width : {1, 3, 64, 576, 4096, 16384}) {
+    for (const std::int64_t rows : {1, 5, 300}) {
+      const at::Tensor x = 3 * some({2, rows, width});
+      const at::Tensor weight = some({width});
+      EXPECT_TRUE(at::allclose(rms_norm(x, weight, 1e-6), plain_rms_norm(x, weight, 1e-6),
+                               2 * kRounding, 1e-6))
+          << rows << " x " << width;
+    }
+  }
+  const at::Tensor turned = some({2, 6, 3, 16}).transpose(1, 2);
+  const at::Tensor weight = some({16});
+  EXPECT_TRUE(at::allclose(rms_norm(turned, weight, 1e-6), plain_rms_norm(turned, weight, 1e-6),
+                           2 * kRounding, 1e-6));
+}
+
+TEST(GpuRotate, TurnsAndKeepsAsTorchsOpsDo) {
+  for (const std::int64_t tokens : {1, 7}) {
+    for (const auto& [heads, kv_heads, size, turning] :
+         {std::array<std::int64_t, 4>{9, 3, 64, 64}, {8, 8, 128, 128}, {4, 2, 80, 40}}) {
+      const at::Tensor queries = some({2, tokens, heads, size}).transpose(1, 2);
+      const at::Tensor keys = some({2, tokens, kv_heads, size}).transpose(1, 2);
+      const at::Tensor values = some({2, tokens, kv_heads, size}).transpose(1, 2);
+      const at::Tensor cosine = some({1, tokens, turning});
+      const at::Tensor sine = some({1, tokens, turning});
+      for (const bool replayed : {false, true}) {
+        at::Tensor room[4];
+        for (at::Tensor& one : room) {
+          one = at::zeros({2, kv_heads, 20, size}, queries.options());
+        }
+        const at::Tensor past =
+            replayed ? at::full({1}, 5, queries.options().dtype(at::kLong)) : at::Tensor();
+        const auto place = [&](const at::Tensor& whole) {
+          return replayed ? whole : whole.narrow(2, 5, tokens);
+        };
+        const at::Tensor places[4] = {place(room[0]), place(room[1]), place(room[2]),
+                                      place(room[3])};
+        const at::Tensor own =
+            rotate_into(queries, {keys, values, places[0], places[1], past}, cosine, sine);
+        const at::Tensor plain =
+            plain_rotate_into(queries, {keys, values, places[2], places[3], past}, cosine, sine);
+        // The plain one rounds both products and their sum.
+        EXPECT_TRUE(at::allclose(own, plain, 2 * kRounding, 8 * kRounding));
+        EXPECT_TRUE(at::allclose(room[0], room[2], 2 * kRounding, 8 * kRounding));
+        EXPECT_TRUE(room[1].equal(room[3]));
+        EXPECT_EQ(room[0].narrow(2, 0, 5).abs().sum().item<double>(), 0);
+      }
+    }
+  }
+}
+
+TEST(GpuAttend, OfOneTokenIsTheSameAsOfTorchsOps) {
+  for (const auto& [batch, heads, kv_heads, size] : {std::array<std::int64_t, 4>{1, 32, 8, 128},
+                                                     {3, 9, 3, 64},
+                                                     {2, 25, 25, 64},
+                                                     {1, 16, 1, 256},
+                                                     {2, 6, 1, 128},
+                                                     {2, 4, 2, 80}}) {
+    for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 1000}) {
+      const at::Tensor queries = some({batch, 1, heads, size}).transpose(1, 2);
+      const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
+      const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
+      const at::Tensor seen_keys = keys.narrow(2, 0, tokens);
+      const at::Tensor seen_values = values.narrow(2, 0, tokens);
+      const at::Tensor own = attend(queries, seen_keys, seen_values, {}, 0.1);
+      const at::Tensor exact = plain_attend(queries.to(at::kFloat), seen_keys.to(at::kFloat),
+                                            seen_values.to(at::kFloat), {}, 0.1);
+      EXPECT_EQ(own.sizes(), exact.sizes());
+      EXPECT_TRUE(at::allclose(own.to(at::kFloat), exact, 2 * kRounding, kRounding))
+          << tokens << " tokens, " << heads << " heads of " << size;
+      // However much room there is.
+      const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));
+      const at::Tensor mask = (at::arange(tokens + 9, past.options()) <= past).view({1, 1, 1, -1});
+      const at::Tensor replayed = attend(queries, keys, values, {mask, false, past}, 0.1);
+      if (size == 80) {
+        EXPECT_TRUE(at::allclose(replayed, own, 2 * kRounding, kRounding));
+      } else {
+        EXPECT_TRUE(replayed.equal(own));
+      }
+    }
+  }
+}
+
+TEST(GpuOps, ServeWhereTheyShould) {
+  const at::Tensor x = some({1, 64});
+  EXPECT_TRUE(has_own_ops({&x}));
+  const at::Tensor wide = some({1, 64}, at::kFloat);
+  EXPECT_FALSE(has_own_ops({&wide}));
+  const at::Tensor here = at::randn({1, 64}).to(at::kBFloat16);
+  EXPECT_FALSE(has_own_ops({&x, &here}));
+}
+
+}  // namespace
+}  // namespace haul::kernels
