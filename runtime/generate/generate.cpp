@@ -9,6 +9,7 @@
 
 #include "haul/error.h"
 #include "runtime/generate/beam_search.h"
+#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/head.h"
 #include "runtime/generate/input_ids.h"
 #include "runtime/generate/passes.h"
@@ -47,9 +48,11 @@ class Decoder {
                              const OnToken& on_token) {
     start_ = std::chrono::steady_clock::now();
     state_.figures = {};
-    Passes passes(state_, prompts);
-    std::vector<Generated> results = beams_.count > 1 ? search(passes, prompts.size(), on_token)
-                                                      : decode(passes, prompts.size(), on_token);
+    std::vector<Generated> results = runtime::telling_lack_of_memory(state_, [&] {
+      Passes passes(state_, prompts);
+      return beams_.count > 1 ? search(passes, prompts.size(), on_token)
+                              : decode(passes, prompts.size(), on_token);
+    });
     for (std::size_t i = 0; i < prompts.size(); ++i) results[i].prompt_ids = prompts[i];
     return results;
   }
@@ -307,7 +310,9 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
                           at::kLong);
     inputs.attended = inputs.positions = at::Tensor();
   }
-  return state_->model->forward(inputs.to(state_->device)).to(at::kCPU, at::kFloat);
+  return runtime::telling_lack_of_memory(*state_, [&] {
+    return state_->model->forward(inputs.to(state_->device)).to(at::kCPU, at::kFloat);
+  });
 }
 
 at::Tensor LoadedModel::forward(std::span<const TokenId> ids) {

@@ -15,6 +15,7 @@
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
+#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/state.h"
 #include "runtime/tiers/gpu.h"
 #include "runtime/tiers/process_memory.h"
@@ -245,10 +246,12 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
       plan_for(part_of(as_loaded(state->description, load), *state, load.only), options, dtype,
                state->context, planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
-  state->bytes_read =
-      load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load).read;
   state->device = input_device(state->plan);
-  set_room_aside(state.get());
+  runtime::telling_lack_of_memory(*state, [&] {
+    state->bytes_read =
+        load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load).read;
+    set_room_aside(state.get());
+  });
   const bool whole = state->layers.begin == 0 && state->layers.end == state->model->layers().size();
   if (options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state)) {
     state->replayed = std::make_unique<runtime::ReplayedPass>(

@@ -1,0 +1,30 @@
+#pragma once
+
+// Memory that a GPU could not give, told with the plan's numbers.
+
+#include <string_view>
+
+#include <c10/util/Exception.h>
+
+#include "haul/error.h"
+#include "runtime/generate/state.h"
+
+namespace haul::runtime {
+
+// Throws Error(kResource) for a model whose plan the machine did not keep to.
+[[noreturn]] void tell_lack_of_memory(const LoadedModel::State& state, std::string_view what);
+
+// Runs the work of a model. What it has taken by then is free again when it fails.
+template <typename Work>
+auto telling_lack_of_memory(const LoadedModel::State& state, const Work& work) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError& error) {
+    tell_lack_of_memory(state, error.what_without_backtrace());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kResource || !state.device.is_cuda()) throw;
+    tell_lack_of_memory(state, error.what());
+  }
+}
+
+}  // namespace haul::runtime

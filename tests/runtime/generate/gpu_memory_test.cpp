@@ -1,0 +1,70 @@
+// A GPU whose memory somebody else takes: it is told with the plan's numbers, and the process goes
+// on when there is memory again.
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "haul/torch/model.h"
+#include "runtime/tiers/gpu.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/small_models.h"
+#include "tests/support/temporary_folder.h"
+
+namespace haul {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Takes all of a GPU's memory but for crumbs.
+class Hog {
+ public:
+  Hog() {
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    for (Bytes piece = 64 * kGiB; piece >= kMiB; piece /= 2) {
+      try {
+        for (;;) taken_.push_back(runtime::allocate_on_gpu(0, piece));
+      } catch (const Error&) {
+        continue;  // a smaller one
+      }
+    }
+  }
+  Hog(const Hog&) = delete;
+  Hog& operator=(const Hog&) = delete;
+  ~Hog() {
+    for (void* const memory : taken_) runtime::free_on_gpu(0, memory);
+  }
+
+ private:
+  std::vector<void*> taken_;
+};
+
+TEST(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
+  const test::TemporaryFolder folder{std::filesystem::current_path()};
+  test::write_model(folder.path(), test::kSmallModels[2].config);
+  ModelOptions options;
+  options.log = [](const std::string&) {};
+  options.context = 96;
+  options.max_memory = parse_max_memory("0=10GB");
+  const auto load = [&] { return load_model(folder.path().string(), options); };
+  GenerateOptions generate;
+  generate.temperature = 0;
+  generate.max_new_tokens = 12;
+  const std::vector<TokenId> prompt(70, 7);
+  const auto told = AllOf(HasSubstr(folder.path().string()), HasSubstr("GPU 0: planned were"),
+                          HasSubstr("weights"), HasSubstr("free"));
+
+  LoadedModel model = load();
+  const std::vector<TokenId> ids = model.generate(prompt, generate).ids;
+  {
+    const Hog hog;
+    test::expect_error(ErrorKind::kResource, told, [&] { model.generate(prompt, generate); });
+    test::expect_error(ErrorKind::kResource, told, [&] { load(); });
+  }
+  EXPECT_EQ(model.generate(prompt, generate).ids, ids);
+  EXPECT_EQ(load().generate(prompt, generate).ids, ids);
+}
+
+}  // namespace
+}  // namespace haul
