@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "tokenizers/pages.h"
+#include "core/base/pages.h"
 #include "tokenizers/post_processor.h"
 #include "tokenizers/state.h"
 
@@ -94,12 +94,12 @@ class Joiner {
     batch_.ids.reserve(batch_.ids.size() + std::max(expected, block.ids.size()));
     auto* const memory = reinterpret_cast<char*>(batch_.ids.data() + batch_.ids.size());
     const std::size_t bytes = (batch_.ids.capacity() - batch_.ids.size()) * sizeof(TokenId);
-    tokenizers::prefer_huge_pages(memory, bytes);
+    core::prefer_huge_pages(memory, bytes);
     // One thread joins, and fresh pages would be most of its work: others bring them.
     const std::size_t helpers = std::min<std::size_t>(threads_ / 2, bytes / kPagesToBring);
     for (std::size_t i = 0; i < helpers; ++i) {
       const std::size_t begin = bytes / helpers * i;
-      bringing_.emplace_back([=] { tokenizers::bring_pages(memory + begin, bytes / helpers); });
+      bringing_.emplace_back([=] { core::bring_pages(memory + begin, bytes / helpers); });
     }
   }
 
