@@ -37,7 +37,6 @@ TEST_F(Pages, AreBroughtBeforeTheyAreTouched) {
   bring_pages(memory + kPage, kSize / 2);
   const std::size_t half = kSize / 2 / kPage;
   const std::size_t cut = 2 * (std::size_t{64} << 10) / kPage;  // where no whole page fits
-  if (resident() == 0) GTEST_SKIP() << "the system does not bring them";
   EXPECT_GE(resident(), half - cut);
   EXPECT_LE(resident(), half);
 }

@@ -24,13 +24,13 @@ long faults() {
 }
 
 TEST(Slab, ComesInFewStepsWhereTheSystemHasHugePages) {
-  if (!system_has_huge_pages()) GTEST_SKIP() << "the system has none";
   constexpr Bytes kSize = 64 * kMiB;
   constexpr Bytes kPage = 4096;
   const Slab slab(c10::Device(c10::kCPU), kSize, {});
   const long before = faults();
   for (Bytes at = 0; at < kSize; at += kPage) slab.data()[at] = std::byte{1};
-  EXPECT_LT(faults() - before, static_cast<long>(kSize / kPage / 4));
+  const long pages = static_cast<long>(kSize / kPage);
+  EXPECT_LT(faults() - before, system_has_huge_pages() ? pages / 4 : pages + pages / 4);
 }
 
 TEST(Slab, StartsAtAPageAndHoldsZeros) {
