@@ -58,6 +58,7 @@ TEST(Tokenizer, GivesTheSameIdsByBothRoutesWhereLinesEndInSpaces) {
   };
   std::mt19937 random(7);
   std::vector<std::string> texts;
+  texts.reserve(1500);
   for (int i = 0; i < 1500; ++i) {
     texts.push_back(random_text(random) + "\n \t" + random_text(random) +
                     "\n\n``the \r\n the''  a");
@@ -102,6 +103,7 @@ TEST(Tokenizer, EncodesABatchInOrderOnAnyNumberOfThreads) {
   std::mt19937 random(3);
   const Tokenizer tokenizer = Tokenizer::from_json(small_tokenizers()[2], "test");
   std::vector<std::string> texts;
+  texts.reserve(3000);
   for (int i = 0; i < 3000; ++i) texts.push_back(random_text(random) + std::string(300, 'a'));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   for (const unsigned threads : {1u, 3u, 0u}) {

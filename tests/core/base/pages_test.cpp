@@ -16,11 +16,11 @@ constexpr std::size_t kPage = 4096;
 
 class Pages : public testing::Test {
  protected:
-  Pages() {
+  void SetUp() override {
     memory = static_cast<char*>(
         mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
-  ~Pages() override { munmap(memory, kSize); }
+  void TearDown() override { munmap(memory, kSize); }
 
   std::size_t resident() const {
     std::vector<unsigned char> pages(kSize / kPage);
