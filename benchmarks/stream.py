@@ -7,10 +7,13 @@ memory cgroup of a quarter of the model, with the page cache cold (dropped befor
 Prints GB/s of weights: what O_DIRECT reads give in the same run, haul's, Accelerate's disk offload,
 and the peak of resident memory of each. Answer: haul at 0.9 of the limit or more when cold, and never
 slower than Accelerate. Then the same checkpoint is loaded whole into RAM, cold, outside of the group:
-haul at 0.9 of the limit or more. Needs root, for the cgroup.
+haul at 0.9 of the limit or more. The host of a virtual machine may have taken free memory back, and
+gives it again more slowly than a disk reads: as much as the model is touched and freed before each of
+these runs. Needs root, for the cgroup.
 """
 
 import json
+import mmap
 import os
 import pathlib
 import shutil
@@ -114,6 +117,13 @@ def measure(group, command, size):
     return size / result["pass_seconds"] / 1e9, f"load {result['load_seconds']:.1f} s, peak {peak / 1e6:.0f} MB"
 
 
+def touch_memory(size):
+    huge_page, populate_write = 14, 23  # names that not every Python has
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(huge_page)
+        memory.madvise(populate_write)
+
+
 def cold_load(folder, layers, size):
     """Whether loading into RAM, in turns with the limit and the peer, is at 0.9 of the limit or more."""
     commands = {"O_DIRECT": [BENCH, "limit", os.path.join(folder, "model.safetensors")],
@@ -122,6 +132,7 @@ def cold_load(folder, layers, size):
     rates = {name: [] for name in commands}
     for _ in range(ROUNDS):
         for name, command in commands.items():
+            touch_memory(size)
             done = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True)
             result = json.loads(done.stdout.strip().splitlines()[-1])
             rates[name].append(result["limit_gb_per_second"] if name == "O_DIRECT"

@@ -1,11 +1,14 @@
-// Many texts over many threads.
+// Many texts over many threads: each encodes blocks of texts into memory of its own, and when all
+// are done brings what it has made to its place in the result.
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
+#include "core/base/pages.h"
 #include "tokenizers/pages.h"
 #include "tokenizers/post_processor.h"
 #include "tokenizers/state.h"
@@ -16,14 +19,15 @@ namespace {
 // Enough work to take at once that taking it costs nothing, and little enough that no thread is
 // left with much when the others are done.
 constexpr std::size_t kBlockBytes = std::size_t{64} << 10;
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;  // of fresh memory, likewise
 
-// The texts that one thread takes at once, and their ids.
+// The texts that one thread takes at once.
 struct Block {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::size_t bytes = 0;
-  std::vector<TokenId> ids = {};
-  std::vector<std::size_t> ends = {};
+  std::span<const TokenId> ids = {};  // where they were made
+  std::size_t place = 0;              // of the first one in the result
 };
 
 std::vector<Block> divide(std::span<const std::string_view> texts) {
@@ -36,96 +40,15 @@ std::vector<Block> divide(std::span<const std::string_view> texts) {
   return blocks;
 }
 
-// Joins blocks in order as they are done, on whichever thread finds the next one so; the space that
-// a joined one took serves another.
-class Joiner {
- public:
-  Joiner(std::vector<Block>& blocks, unsigned threads)
-      : blocks_(blocks), threads_(threads), is_done_(blocks.size()) {
-    for (const Block& block : blocks) bytes_left_ += block.bytes;
-    if (!blocks.empty()) batch_.ends.reserve(blocks.back().end);
-  }
-
-  // Gives the block space of one that was joined.
-  void prepare(Block& block) {
-    const std::lock_guard lock(mutex_);
-    if (spare_.empty()) return;
-    block.ids = std::move(spare_.back());
-    spare_.pop_back();
-  }
-
-  void finish(std::size_t index) {
-    {
-      const std::lock_guard lock(mutex_);
-      is_done_[index] = true;
-      if (is_joining_) return;  // who joins will see it
-      is_joining_ = true;
-    }
-    while (Block* block = take_next()) join(*block);
-  }
-
-  EncodedBatch take() { return std::move(batch_); }
-
- private:
-  // The next block to join, or nothing and is_joining_ is over.
-  Block* take_next() {
-    const std::lock_guard lock(mutex_);
-    if (joined_ > 0 && blocks_[joined_ - 1].ids.capacity() > 0) {
-      spare_.push_back(std::move(blocks_[joined_ - 1].ids));
-      spare_.back().clear();
-    }
-    is_joining_ = joined_ < blocks_.size() && is_done_[joined_];
-    return is_joining_ ? &blocks_[joined_++] : nullptr;
-  }
-
-  void join(const Block& block) {
-    const std::size_t base = batch_.ids.size();
-    if (batch_.ids.capacity() - base < block.ids.size()) reserve(block);
-    bytes_left_ -= block.bytes;
-    batch_.ids.insert(batch_.ids.end(), block.ids.begin(), block.ids.end());
-    for (const std::size_t end : block.ends) batch_.ends.push_back(base + end);
-  }
-
-  // Room for this block and, if they are like it, for all that are left.
-  void reserve(const Block& block) {
-    const double share = static_cast<double>(bytes_left_) / static_cast<double>(block.bytes);
-    const auto expected =
-        static_cast<std::size_t>(1.25 * share * static_cast<double>(block.ids.size()));
-    batch_.ids.reserve(batch_.ids.size() + std::max(expected, block.ids.size()));
-    auto* const memory = reinterpret_cast<char*>(batch_.ids.data() + batch_.ids.size());
-    const std::size_t bytes = (batch_.ids.capacity() - batch_.ids.size()) * sizeof(TokenId);
-    tokenizers::prefer_huge_pages(memory, bytes);
-    // One thread joins, and fresh pages would be most of its work: others bring them.
-    const std::size_t helpers = std::min<std::size_t>(threads_ / 2, bytes / kPagesToBring);
-    for (std::size_t i = 0; i < helpers; ++i) {
-      const std::size_t begin = bytes / helpers * i;
-      bringing_.emplace_back([=] { tokenizers::bring_pages(memory + begin, bytes / helpers); });
-    }
-  }
-
-  static constexpr std::size_t kPagesToBring = std::size_t{8} << 20;  // worth a thread
-
-  std::vector<Block>& blocks_;
-  unsigned threads_;
-  std::size_t bytes_left_ = 0;  // of the texts that are not joined
-  std::vector<bool> is_done_;
-  std::size_t joined_ = 0;  // blocks, of which the last may be in work
-  bool is_joining_ = false;
-  EncodedBatch batch_;  // of the thread that joins
-  std::mutex mutex_;
-  std::vector<std::vector<TokenId>> spare_;
-  std::vector<std::jthread> bringing_;
-};
-
-// Runs work(index) for all blocks over the threads, and rethrows the first failure.
+// Runs work(index, thread) for all indices, and rethrows the first failure.
 template <class Work>
-void for_each_block(std::size_t count, unsigned threads, Work&& work) {
+void for_each(std::size_t count, std::size_t threads, Work&& work) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex mutex;
-  const auto run = [&] {
+  const auto run = [&](std::size_t thread) {
     try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
+      for (std::size_t i = next++; i < count; i = next++) work(i, thread);
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!failure) failure = std::current_exception();
@@ -133,10 +56,63 @@ void for_each_block(std::size_t count, unsigned threads, Work&& work) {
     }
   };
   std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < threads && i < count; ++i) helpers.emplace_back(run);
-  run();
+  for (std::size_t i = 1; i < threads && i < count; ++i) helpers.emplace_back(run, i);
+  run(0);
   helpers.clear();
   if (failure) std::rethrow_exception(failure);
+}
+
+// What one thread has made: lists of ids, in pages that no other thread touches.
+class alignas(64) Share {
+ public:
+  void add(Block& block, std::span<const TokenId> ids) {
+    if (ids.size() > room_) {
+      room_ = std::max(kPieceBytes / sizeof(TokenId), ids.size());
+      next_ = pieces_.emplace_back(room_ * sizeof(TokenId)).as<TokenId>();
+    }
+    std::copy(ids.begin(), ids.end(), next_);
+    block.ids = {next_, ids.size()};
+    next_ += ids.size();
+    room_ -= ids.size();
+    blocks_.push_back(&block);
+  }
+
+  // To the result, and gives the pages back.
+  void move_to(EncodedBatch& batch) {
+    for (const Block* const block : blocks_) {
+      std::copy(block->ids.begin(), block->ids.end(), batch.ids.data() + block->place);
+      for (std::size_t i = block->begin; i < block->end; ++i) batch.ends[i] += block->place;
+    }
+    pieces_.clear();
+  }
+
+  std::vector<TokenId> list;  // of the block that is being made
+
+ private:
+  std::vector<tokenizers::ZeroPages> pieces_;
+  TokenId* next_ = nullptr;  // in the last piece
+  std::size_t room_ = 0;     // of it
+  std::vector<const Block*> blocks_;
+};
+
+// Fresh pages would be most of the work of the one thread that sizes the list.
+void size_list(std::vector<TokenId>& ids, std::size_t size, std::size_t threads) {
+  ids.reserve(size);
+  auto* const memory = reinterpret_cast<char*>(ids.data());
+  const std::size_t bytes = size * sizeof(TokenId);
+  core::prefer_huge_pages(memory, bytes);
+  for_each(bytes / kPieceBytes, threads, [&](std::size_t i, std::size_t) {
+    core::bring_pages(memory + i * kPieceBytes, kPieceBytes);
+  });
+  ids.resize(size);
+}
+
+// Room for all texts, if they are like those that were encoded.
+void expect(std::vector<TokenId>& ids, std::size_t bytes_encoded, std::size_t bytes_left) {
+  const double share = static_cast<double>(bytes_left) / static_cast<double>(bytes_encoded);
+  const auto more = static_cast<std::size_t>(1.25 * share * static_cast<double>(ids.size()));
+  ids.reserve(ids.size() + more);
+  core::prefer_huge_pages(ids.data() + ids.size(), more * sizeof(TokenId));
 }
 
 void pad_batch(EncodedBatch& batch, const tokenizers::Padding& padding) {
@@ -168,19 +144,37 @@ EncodedBatch Tokenizer::encode_batch(std::span<const std::string_view> texts,
                                      const EncodeOptions& options, unsigned threads) const {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<Block> blocks = divide(texts);
-  Joiner joiner(blocks, threads);
-  for_each_block(blocks.size(), threads, [&](std::size_t index) {
+  EncodedBatch batch;
+  batch.ends.resize(texts.size());
+  const auto append = [&](const Block& block, std::vector<TokenId>& ids) {
     const State::Lease scratch(*state_);
-    Block& block = blocks[index];
-    joiner.prepare(block);
-    block.ends.reserve(block.end - block.begin);
     for (std::size_t i = block.begin; i < block.end; ++i) {
-      state_->append_ids(texts[i], options, *scratch, block.ids);
-      block.ends.push_back(block.ids.size());
+      state_->append_ids(texts[i], options, *scratch, ids);
+      batch.ends[i] = ids.size();
     }
-    joiner.finish(index);
-  });
-  EncodedBatch batch = joiner.take();
+  };
+  if (threads == 1 || blocks.size() <= 1) {
+    std::size_t left = 0;
+    for (const Block& block : blocks) left += block.bytes;
+    for (const Block& block : blocks) {
+      append(block, batch.ids);
+      left -= block.bytes;
+      if (&block == &blocks.front()) expect(batch.ids, block.bytes, left);
+    }
+  } else {
+    std::vector<Share> shares(std::min<std::size_t>(threads, blocks.size()));
+    for_each(blocks.size(), shares.size(), [&](std::size_t i, std::size_t thread) {
+      Share& share = shares[thread];
+      share.list.clear();
+      append(blocks[i], share.list);
+      share.add(blocks[i], share.list);
+    });
+    std::size_t size = 0;
+    for (Block& block : blocks) block.place = std::exchange(size, size + block.ids.size());
+    size_list(batch.ids, size, shares.size());
+    for_each(shares.size(), shares.size(),
+             [&](std::size_t i, std::size_t) { shares[i].move_to(batch); });
+  }
   if (options.truncate_and_pad && state_->pipeline.padding) {
     pad_batch(batch, *state_->pipeline.padding);
   }

@@ -4,25 +4,14 @@
 
 #include <new>
 
+#include "core/base/pages.h"
+
 namespace haul::tokenizers {
 namespace {
 
-constexpr std::size_t kPage = std::size_t{64} << 10;  // the largest that systems use
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
-
-void prefer_huge_pages(void* memory, std::size_t bytes) {
-  std::size_t space = bytes;
-  if (std::align(kHugePage, kHugePage, memory, space) == nullptr) return;
-  madvise(memory, space / kHugePage * kHugePage, MADV_HUGEPAGE);  // a refusal changes nothing
-}
-
-void bring_pages(void* memory, std::size_t bytes) {
-  std::size_t space = bytes;
-  if (std::align(kPage, kPage, memory, space) == nullptr) return;
-  madvise(memory, space / kPage * kPage, MADV_POPULATE_WRITE);  // nor does one here
-}
 
 ZeroPages::ZeroPages(std::size_t bytes) {
   const bool is_huge = bytes >= kHugePage;
@@ -35,7 +24,7 @@ ZeroPages::ZeroPages(std::size_t bytes) {
   if (!is_huge) return;
   std::size_t space = mapped;
   std::align(kHugePage, bytes, begin_, space);
-  prefer_huge_pages(begin_, bytes);
+  core::prefer_huge_pages(begin_, bytes);
 }
 
 void ZeroPages::Unmap::operator()(void* memory) const {

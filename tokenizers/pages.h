@@ -1,18 +1,11 @@
 #pragma once
 
-// Memory by pages, in huge ones where the system has them: those that are not there yet come in
-// fewer steps, and reading at random finds them sooner.
+// Memory by pages, in huge ones where the system has them: reading at random finds them sooner.
 
 #include <cstddef>
 #include <memory>
 
 namespace haul::tokenizers {
-
-// For memory that was not touched yet; what it holds stays the same.
-void prefer_huge_pages(void* memory, std::size_t bytes);
-
-// Brings the memory in before it is needed; may be called while others write to it.
-void bring_pages(void* memory, std::size_t bytes);
 
 // Zeros that take no memory until they are touched.
 class ZeroPages {

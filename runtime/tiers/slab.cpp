@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/pages.h"
 #include "haul/error.h"
 #include "runtime/tiers/gpu.h"
 
@@ -37,6 +38,7 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
   }
   const int flags = shared.descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   data_ = static_cast<std::byte*>(map(nullptr, size, flags, shared));
+  core::prefer_huge_pages(data_, size);  // small ones keep a disk's reads waiting
   if (!pinned) return;
   try {
     pin(data_, size);

@@ -58,6 +58,7 @@ TEST(Tokenizer, GivesTheSameIdsByBothRoutesWhereLinesEndInSpaces) {
   };
   std::mt19937 random(7);
   std::vector<std::string> texts;
+  texts.reserve(1500);
   for (int i = 0; i < 1500; ++i) {
     texts.push_back(random_text(random) + "\n \t" + random_text(random) +
                     "\n\n``the \r\n the''  a");
@@ -102,6 +103,7 @@ TEST(Tokenizer, EncodesABatchInOrderOnAnyNumberOfThreads) {
   std::mt19937 random(3);
   const Tokenizer tokenizer = Tokenizer::from_json(small_tokenizers()[2], "test");
   std::vector<std::string> texts;
+  texts.reserve(3000);
   for (int i = 0; i < 3000; ++i) texts.push_back(random_text(random) + std::string(300, 'a'));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   for (const unsigned threads : {1u, 3u, 0u}) {
@@ -115,6 +117,47 @@ TEST(Tokenizer, EncodesABatchInOrderOnAnyNumberOfThreads) {
       ASSERT_EQ(ids, tokenizer.encode_ids(texts[i])) << texts[i];
       begin = batch.ends[i];
     }
+  }
+}
+
+// More ids than a thread keeps in one piece, and texts of every size beside each other.
+TEST(Tokenizer, EncodesABatchOfLongAndEmptyTexts) {
+  std::mt19937 random(8);
+  const Tokenizer tokenizer = Tokenizer::from_json(small_tokenizers()[1], "test");
+  std::vector<std::string> texts;
+  for (const std::size_t size : {0u, 3'000'000u, 0u, 1u, 900'000u, 70'000u, 2'000'000u, 0u}) {
+    std::string text;
+    while (text.size() < size) text += random_text(random) + std::to_string(random());
+    texts.push_back(std::move(text));
+  }
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  std::vector<TokenId> ids;
+  std::vector<std::size_t> ends;
+  for (const std::string& text : texts) {
+    const std::vector<TokenId> one = tokenizer.encode_ids(text);
+    ids.insert(ids.end(), one.begin(), one.end());
+    ends.push_back(ids.size());
+  }
+  ASSERT_GT(ids.size(), std::size_t{2} << 20);
+  for (const unsigned threads : {1u, 2u, 5u, 64u}) {
+    const EncodedBatch batch = tokenizer.encode_batch(views, {}, threads);
+    EXPECT_TRUE(batch.ids == ids) << threads;
+    EXPECT_EQ(batch.ends, ends) << threads;
+  }
+  EXPECT_TRUE(tokenizer.encode_batch({}).ends.empty());
+}
+
+TEST(Tokenizer, FailsAsABatchWhenOneTextCannotBeExpressed) {
+  const Tokenizer tokenizer = Tokenizer::from_json(
+      R"({"model": {"type": "WordLevel", "unk_token": "none", "vocab": {"a": 0, "b": 1}},
+          "pre_tokenizer": {"type": "WhitespaceSplit"}})",
+      "test");
+  std::vector<std::string> texts(40, std::string(20'000, ' ') + "a b");
+  texts[33] += " c";
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  for (const unsigned threads : {1u, 4u}) {
+    test::expect_error(ErrorKind::kUnsupported, testing::_,
+                       [&] { (void)tokenizer.encode_batch(views, {}, threads); });
   }
 }
 
