@@ -44,6 +44,7 @@ struct Flags {
   int threads = 0;
   int num_processes = 1;
   int pipeline = 1;
+  int tensor_parallel = 1;
   bool chat = false;
   bool lines = false;
   PromptOptions prompts;
@@ -141,21 +142,28 @@ void check(const Flags& flags) {
   }
 }
 
-void check_pipeline(const Flags& flags, int processes) {
+// Processes that have a part of the model each, by stages or by layers.
+void check_parts(const Flags& flags, int processes) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::kUsage, why); };
-  if (flags.num_processes > 1) refuse("--pipeline and --num-processes exclude each other");
-  if (processes != flags.pipeline) {
-    refuse(fmt::format("--pipeline {} and {} processes", flags.pipeline, processes));
+  const bool stages = flags.pipeline > 1;
+  const char* const flag = stages ? "--pipeline" : "--tensor-parallel";
+  if (stages && flags.tensor_parallel > 1) {
+    refuse("--pipeline and --tensor-parallel exclude each other");
   }
+  if (flags.num_processes > 1) {
+    refuse(fmt::format("{} and --num-processes exclude each other", flag));
+  }
+  const int parts = stages ? flags.pipeline : flags.tensor_parallel;
+  if (processes != parts) refuse(fmt::format("{} {} and {} processes", flag, parts, processes));
   if (flags.chat || !flags.ids.empty() || (!flags.task.empty() && flags.task != "generate")) {
-    refuse("--pipeline is for prompts that are continued");
+    refuse(fmt::format("{} is for prompts that are continued", flag));
   }
 }
 
 // Processes that were launched need prompts to share.
 void check_processes(const Flags& flags, int processes) {
-  if (flags.pipeline > 1) {
-    check_pipeline(flags, processes);
+  if (flags.pipeline > 1 || flags.tensor_parallel > 1) {
+    check_parts(flags, processes);
     return;
   }
   if (processes == 1 || (flags.prompt.empty() && flags.ids.empty() && !flags.chat)) return;
@@ -169,7 +177,7 @@ void run(Flags& flags, char** argv) {
   check(flags);
   const core::RankEnvironment launched = core::read_rank_environment();
   const bool alone = launched.source == core::RankSource::kAlone;
-  const int wanted = std::max(flags.num_processes, flags.pipeline);
+  const int wanted = std::max({flags.num_processes, flags.pipeline, flags.tensor_parallel});
   check_processes(flags, alone ? wanted : launched.world);
   if (alone && wanted > 1) {
     if (!flags.file.empty()) read_prompts(flags.file, flags.lines);  // says once what is wrong
@@ -182,12 +190,18 @@ void run(Flags& flags, char** argv) {
   const std::vector<Prompt> prompts = prompts_of(flags, state);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   flags.prompts.generate.cancel = &interrupted();
-  if (flags.pipeline > 1) {
+  if (flags.pipeline > 1 || flags.tensor_parallel > 1) {
     ModelOptions options = model_options(flags, state);
     options.sharing = nullptr;  // they have no weights in common
-    PipelinedModel model(flags.model, options);
-    catch_interrupt();
-    answer(model, prompts, flags.prompts, state);
+    if (flags.pipeline > 1) {
+      PipelinedModel model(flags.model, options);
+      catch_interrupt();
+      answer(model, prompts, flags.prompts, state);
+    } else {
+      TensorParallelModel model(flags.model, options);
+      catch_interrupt();
+      answer(model, prompts, flags.prompts, state);
+    }
     return;
   }
   LoadedModel model = load_model(flags.model, model_options(flags, state));
@@ -261,6 +275,9 @@ void add_run(CLI::App& app, char** argv) {
   verb->add_option("--pipeline", flags->pipeline,
                    "so many processes have a stage of the model each")
       ->check(CLI::Range(1, 4096));
+  verb->add_option("--tensor-parallel", flags->tensor_parallel,
+                   "so many processes have a part of every layer each")
+      ->check(CLI::Range(1, 4096));
   verb->add_option("--logits", flags->logits,
                    "write the logits of --ids to a safetensors file instead");
   verb->add_option("--task", flags->task,
@@ -275,6 +292,7 @@ void add_run(CLI::App& app, char** argv) {
       "  haul run ./model --max-memory 'cpu=2GiB' --offload-folder /tmp/offload --prompt Hello\n"
       "  haul run model.gguf --file questions.jsonl --batch 8 --json > answers.jsonl\n"
       "  haul run ./model --file sentences.txt --lines --num-processes 4\n"
+      "  haul run ./model --prompt Hello --tensor-parallel 2\n"
       "  haul run sentence-transformers/all-MiniLM-L6-v2 --prompt 'A sentence.' --json\n"
       "  echo 'The capital of France is [MASK].' | haul run google-bert/bert-base-uncased");
   verb->callback([flags, argv] {

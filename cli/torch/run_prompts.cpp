@@ -141,6 +141,25 @@ class Answers {
   std::int64_t tokens_ = 0;  // of this process's answers
 };
 
+// `model` runs tasks on the main process with the help of the others.
+template <typename Model>
+void answer_together(Model& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
+                     const PartialState& state) {
+  const auto share = [&](const SharedWork& work) { return model.run(work); };
+  if (prompts.size() > 1) {
+    Answers(model.model(), prompts, options, state, share).run();
+    return;
+  }
+  SharedWork one;
+  one.count = 1;
+  one.task = [&](std::int64_t) {
+    answer(model.model(), all_ids(model.model(), prompts, options).front(), options);
+    return std::string();
+  };
+  one.result = [](std::int64_t, const std::string&) {};
+  share(one);
+}
+
 }  // namespace
 
 core::Json first_messages(const PromptOptions& options) {
@@ -184,19 +203,12 @@ void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const Prompt
 
 void answer(PipelinedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
             const PartialState& state) {
-  const auto share = [&](const SharedWork& work) { return model.run(work); };
-  if (prompts.size() > 1) {
-    Answers(model.model(), prompts, options, state, share).run();
-    return;
-  }
-  SharedWork one;
-  one.count = 1;
-  one.task = [&](std::int64_t) {
-    answer(model.model(), all_ids(model.model(), prompts, options).front(), options);
-    return std::string();
-  };
-  one.result = [](std::int64_t, const std::string&) {};
-  share(one);
+  answer_together(model, prompts, options, state);
+}
+
+void answer(TensorParallelModel& model, const std::vector<Prompt>& prompts,
+            const PromptOptions& options, const PartialState& state) {
+  answer_together(model, prompts, options, state);
 }
 
 }  // namespace haul::cli

@@ -9,6 +9,7 @@
 #include "haul/torch/model.h"
 #include "haul/torch/partial_state.h"
 #include "haul/torch/pipelined_model.h"
+#include "haul/torch/tensor_parallel_model.h"
 
 namespace haul::cli {
 
@@ -34,8 +35,10 @@ void show(std::string_view text);
 void answer(LoadedModel& model, const std::vector<TokenId>& ids, const PromptOptions& options);
 void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
             const PartialState& state);
-// The same by processes that have a stage of the model each.
+// The same by processes that have a stage of the model, or a part of its layers, each.
 void answer(PipelinedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
             const PartialState& state);
+void answer(TensorParallelModel& model, const std::vector<Prompt>& prompts,
+            const PromptOptions& options, const PartialState& state);
 
 }  // namespace haul::cli

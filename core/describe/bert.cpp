@@ -134,8 +134,16 @@ constexpr std::array<std::string_view, 9> kClasses = {
     "BertForQuestionAnswering",
 };
 
+constexpr std::array<CutRule, 5> kCuts = {{
+    {"attention.self.query", CutSide::kOutputs},
+    {"attention.self.key", CutSide::kOutputs},
+    {"attention.self.value", CutSide::kOutputs},
+    {"intermediate.dense", CutSide::kOutputs},
+    {"output.dense", CutSide::kInputs},  // of attention, and of the MLP
+}};
+
 }  // namespace
 
-extern const Family kBert = {"bert", kClasses, "bert", describe};
+extern const Family kBert = {"bert", kClasses, "bert", describe, Ties::kInConfig, kCuts};
 
 }  // namespace haul::core

@@ -72,8 +72,16 @@ constexpr std::array<std::string_view, 5> kClasses = {
     "BloomModel", "BloomForCausalLM", "BloomForSequenceClassification",
     "BloomForTokenClassification", "BloomForQuestionAnswering"};
 
+// Query, key and value of a head lie together.
+constexpr std::array<CutRule, 4> kCuts = {{
+    {"self_attention.query_key_value", CutSide::kOutputs},
+    {"self_attention.dense", CutSide::kInputs},
+    {"mlp.dense_h_to_4h", CutSide::kOutputs},
+    {"mlp.dense_4h_to_h", CutSide::kInputs},
+}};
+
 }  // namespace
 
-extern const Family kBloom = {"bloom", kClasses, "transformer", describe};
+extern const Family kBloom = {"bloom", kClasses, "transformer", describe, Ties::kInConfig, kCuts};
 
 }  // namespace haul::core

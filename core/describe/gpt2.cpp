@@ -121,8 +121,15 @@ constexpr std::array<std::string_view, 6> kClasses = {
     "GPT2ForQuestionAnswering",
 };
 
+constexpr std::array<CutRule, 4> kCuts = {{
+    {"attn.c_attn", CutSide::kOutputs, 3},  // queries, keys and values
+    {"attn.c_proj", CutSide::kInputs},
+    {"mlp.c_fc", CutSide::kOutputs},
+    {"mlp.c_proj", CutSide::kInputs},
+}};
+
 }  // namespace
 
-extern const Family kGpt2 = {"gpt2", kClasses, "transformer", describe};
+extern const Family kGpt2 = {"gpt2", kClasses, "transformer", describe, Ties::kInConfig, kCuts};
 
 }  // namespace haul::core

@@ -215,11 +215,26 @@ constexpr Classes kQwen3Classes = {"Qwen3Model", "Qwen3ForCausalLM",
                                    "Qwen3ForSequenceClassification", "Qwen3ForTokenClassification",
                                    "Qwen3ForQuestionAnswering"};
 
+// Heads of queries go with their heads of keys and values.
+constexpr std::array<CutRule, 7> kCuts = {{
+    {"self_attn.q_proj", CutSide::kOutputs},
+    {"self_attn.k_proj", CutSide::kOutputs},
+    {"self_attn.v_proj", CutSide::kOutputs},
+    {"self_attn.o_proj", CutSide::kInputs},
+    {"mlp.gate_proj", CutSide::kOutputs},
+    {"mlp.up_proj", CutSide::kOutputs},
+    {"mlp.down_proj", CutSide::kInputs},
+}};
+
 }  // namespace
 
-extern const Family kLlama = {"llama", kLlamaClasses, "model", describe_as<kLlamaVariant>};
-extern const Family kMistral = {"mistral", kMistralClasses, "model", describe_as<kMistralVariant>};
-extern const Family kQwen2 = {"qwen2", kQwen2Classes, "model", describe_as<kQwen2Variant>};
-extern const Family kQwen3 = {"qwen3", kQwen3Classes, "model", describe_as<kQwen3Variant>};
+extern const Family kLlama = {"llama",         kLlamaClasses, "model", describe_as<kLlamaVariant>,
+                              Ties::kInConfig, kCuts};
+extern const Family kMistral = {
+    "mistral", kMistralClasses, "model", describe_as<kMistralVariant>, Ties::kInConfig, kCuts};
+extern const Family kQwen2 = {"qwen2",         kQwen2Classes, "model", describe_as<kQwen2Variant>,
+                              Ties::kInConfig, kCuts};
+extern const Family kQwen3 = {"qwen3",         kQwen3Classes, "model", describe_as<kQwen3Variant>,
+                              Ties::kInConfig, kCuts};
 
 }  // namespace haul::core

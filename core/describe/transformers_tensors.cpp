@@ -50,9 +50,41 @@ const StoredTensor* TransformersTensors::as_it_lies(std::size_t index) const {
 
 void TransformersTensors::stream(
     std::size_t index, const std::function<void(std::span<const std::byte>)>& sink) const {
+  stream(*stored_[index], places_[index], headers_[index].dtype, sink);
+}
+
+bool TransformersTensors::reads_part_alone(std::size_t index, const TensorCut& cut) const {
   const StoredTensor& stored = *stored_[index];
-  const GgufPlace& place = places_[index];
+  const GgufLayout layout = places_[index].layout;
+  const bool in_heads = layout == GgufLayout::kRotaryQuery || layout == GgufLayout::kRotaryKey;
+  // A row is coded in blocks of its own.
+  const bool in_rows = stored.coding == Coding::kPlain || stored.shape.size() > 1;
+  return runs_of(headers_[index].shape, cut) == 1 && stored.strides.empty() && in_rows &&
+         (layout == GgufLayout::kSame || in_heads);
+}
+
+void TransformersTensors::stream_part(
+    std::size_t index, const TensorCut& cut, TensorPart part,
+    const std::function<void(std::span<const std::byte>)>& sink) const {
   const Dtype dtype = headers_[index].dtype;
+  if (!reads_part_alone(index, cut)) {
+    const Bytes run = byte_count(dtype, headers_[index].shape) / runs_of(places_[index].shape, cut);
+    stream(index, PartSink(run, part, sink));
+    return;
+  }
+  StoredTensor stored = *stored_[index];
+  stored.size /= static_cast<Bytes>(part.count);
+  stored.offset += stored.size * static_cast<Bytes>(part.index);
+  stored.shape.front() /= part.count;
+  GgufPlace place = places_[index];
+  place.shape.front() /= part.count;
+  place.heads /= part.count;
+  stream(stored, place, dtype, sink);
+}
+
+void TransformersTensors::stream(
+    const StoredTensor& stored, const GgufPlace& place, Dtype dtype,
+    const std::function<void(std::span<const std::byte>)>& sink) const {
   if (place.layout == GgufLayout::kSame) return stream_tensor(*checkpoint_, stored, dtype, sink);
 
   std::vector<std::byte> whole;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/describe/cut.h"
 #include "core/describe/gguf_model.h"
 #include "core/formats/checkpoint.h"
 #include "core/formats/model_files.h"
@@ -37,7 +38,15 @@ class TransformersTensors {
   // tensor where its layout changes.
   void stream(std::size_t index, const std::function<void(std::span<const std::byte>)>& sink) const;
 
+  // The part of a tensor that a process has. Reads no more than that where the part is of whole
+  // rows that lie together in the file; else all of it, as reads_part_alone() tells.
+  void stream_part(std::size_t index, const TensorCut& cut, TensorPart part,
+                   const std::function<void(std::span<const std::byte>)>& sink) const;
+  bool reads_part_alone(std::size_t index, const TensorCut& cut) const;
+
  private:
+  void stream(const StoredTensor& stored, const GgufPlace& place, Dtype dtype,
+              const std::function<void(std::span<const std::byte>)>& sink) const;
   void add(const StoredTensor& stored, GgufPlace place, std::optional<Dtype> dtype);
 
   const Checkpoint* checkpoint_;

@@ -6,11 +6,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include "distributed/group/state.h"
-#include "distributed/parallel/message.h"
+#include "distributed/parallel/requests.h"
 #include "distributed/parallel/stage.h"
 #include "distributed/parallel/turns.h"
 #include "haul/torch/partial_state.h"
-#include "runtime/generate/pass_runner.h"
 #include "runtime/generate/state.h"
 
 namespace haul {
@@ -31,80 +30,34 @@ struct PipelinedModel::State {
 
 namespace {
 
-// What the main process asks of the others, for one group of sequences: they do it in this order.
-constexpr const char* kBegin = "begin";      // with the capacity
-constexpr const char* kPass = "pass";        // with the inputs and the hidden states
-constexpr const char* kRepeat = "repeat";    // so many times
-constexpr const char* kReorder = "reorder";  // by these rows
-constexpr const char* kEnd = "end";          // of all
-
-Map request(const char* what, std::size_t group) {
-  return {{"what", {std::string(what)}}, {"group", {static_cast<std::int64_t>(group)}}};
-}
-
-at::Tensor tensor_in(const Map& map, const char* name) {
-  return std::get<at::Tensor>(map.at(name).value);
-}
-
-Map with_inputs(Map map, const models::Inputs& inputs, const at::Tensor& x) {
-  map["ids"] = {inputs.ids};
-  map["positions"] = {inputs.positions};
-  map["attended"] = {inputs.attended};
-  map["last"] = {inputs.last};
-  map["x"] = {x};
-  return map;
-}
-
 // The passes of one group of sequences, begun here and ended by the last process.
-class PipelineRunner final : public runtime::PassRunner {
+class PipelineRunner final : public distributed::AskingRunner {
  public:
   // Once `failed` is true, the next pass ends in an Error.
   PipelineRunner(PipelinedModel::State& state, distributed::Turns& turns, const bool& failed)
-      : state_(state),
+      : AskingRunner(state.model.state(), static_cast<std::int64_t>(turns.current()),
+                     [&state](Map request) {
+                       distributed::send(state.group(), 1, {{std::move(request)}, {}, {}});
+                     }),
         turns_(turns),
-        failed_(failed),
-        group_(turns.current()),
-        passes_(state.model.state()) {}
+        failed_(failed) {}
 
-  void begin(std::int64_t capacity) override {
-    passes_.begin(capacity);
-    ask(kBegin, {capacity});
-  }
   at::Tensor forward(models::Inputs inputs) override {
-    const at::Tensor x = passes_.forward(inputs, {});
-    distributed::send(state_.group(), 1,
-                      {{with_inputs(request(kPass, group_), inputs, x)}, {}, {}});
-    const PipelineValue logits = turns_.wait(group_);
+    ask_pass(inputs, pass(inputs));
+    const PipelineValue logits = turns_.wait(static_cast<std::size_t>(group()));
     if (failed_) throw Error(ErrorKind::kResource, "another task has failed");
     return std::get<at::Tensor>(logits.value);
   }
-  void repeat(std::int64_t times) override {
-    passes_.repeat(times);
-    ask(kRepeat, {times});
-  }
-  void reorder(const at::Tensor& rows) override {
-    passes_.reorder(rows);
-    ask(kReorder, {rows});
-  }
 
  private:
-  void ask(const char* what, const PipelineValue& with) {
-    Map map = request(what, group_);
-    map["with"] = with;
-    distributed::send(state_.group(), 1, {{std::move(map)}, {}, {}});
-  }
-
-  PipelinedModel::State& state_;
   distributed::Turns& turns_;
   const bool& failed_;
-  std::size_t group_;
-  runtime::LayerPasses passes_;
 };
 
 // What a process that is not the main one does. After a failure it answers every pass with that.
 class Server {
  public:
-  explicit Server(PipelinedModel::State& state) : state_(state) {}
+  explicit Server(PipelinedModel::State& state) : state_(state), passes_(state.model.state()) {}
 
   void run() {
     const at::NoGradGuard no_gradients;
@@ -112,7 +65,7 @@ class Server {
       Message message =
           distributed::receive(state_.group(), state_.rank() - 1, state_.processes.device());
       if (message.error && !failure_) failure_ = message.error;
-      end = !message.error && what_of(message) == kEnd;
+      end = !message.error && distributed::what_of(message) == distributed::kEnd;
       answer(std::move(message));
     }
     state_.group().finish_sends();
@@ -120,15 +73,11 @@ class Server {
   }
 
  private:
-  static std::string what_of(const Message& message) {
-    return std::get<std::string>(std::get<Map>(message.value.value).at("what").value);
-  }
-
   void answer(Message message) {
-    const bool is_pass = message.error || what_of(message) == kPass;
+    const bool is_pass = message.error || distributed::what_of(message) == distributed::kPass;
     if (!failure_) {
       try {
-        perform(std::get<Map>(message.value.value));
+        passes_.perform(&std::get<Map>(message.value.value));
       } catch (...) {
         own_ = std::current_exception();
         failure_ = distributed::as_error(state_.rank());
@@ -143,24 +92,8 @@ class Server {
     }
   }
 
-  void perform(Map& map) {
-    const auto group = std::get<std::int64_t>(map.at("group").value);
-    const std::string& what = std::get<std::string>(map.at("what").value);
-    if (what == kEnd) return;
-    runtime::LayerPasses& passes = groups_.try_emplace(group, state_.model.state()).first->second;
-    if (what == kBegin) passes.begin(std::get<std::int64_t>(map.at("with").value));
-    if (what == kRepeat) passes.repeat(std::get<std::int64_t>(map.at("with").value));
-    if (what == kReorder) passes.reorder(tensor_in(map, "with"));
-    if (what != kPass) return;
-    models::Inputs inputs{tensor_in(map, "ids")};
-    inputs.positions = tensor_in(map, "positions");
-    inputs.attended = tensor_in(map, "attended");
-    inputs.last = std::get<std::int64_t>(map.at("last").value);
-    map["x"] = {passes.forward(inputs, tensor_in(map, "x").to(state_.model.state().device))};
-  }
-
   PipelinedModel::State& state_;
-  std::map<std::int64_t, runtime::LayerPasses> groups_;
+  distributed::AskedPasses passes_;
   std::optional<Error> failure_;
   std::exception_ptr own_;  // where it happened here
 };
@@ -217,7 +150,7 @@ class Tasks {
 
   void end() {
     state_.model.state().make_runner = nullptr;
-    distributed::send(state_.group(), 1, {{request(kEnd, 0)}, {}, {}});
+    distributed::send(state_.group(), 1, {{distributed::request(distributed::kEnd, 0)}, {}, {}});
     state_.group().finish_sends();
   }
 

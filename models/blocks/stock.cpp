@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
@@ -46,10 +47,12 @@ at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
 }
 
 at::Tensor QuickLinearImpl::forward(const at::Tensor& x) {
+  if (is_spread()) return whole(kernels::linear(x, weight), bias);
   return kernels::linear(x, weight, bias);
 }
 
 at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tensor& x) {
+  if (is_spread()) return residual + forward(x);
   return kernels::linear(x, weight, bias, residual);
 }
 

@@ -15,6 +15,7 @@
 
 #include "haul/description.h"
 #include "models/blocks/activation.h"
+#include "models/blocks/spread.h"
 
 namespace haul::models {
 
@@ -38,7 +39,7 @@ class Sharing : public Base {
   }
 };
 // A Linear, and the same faster where it decodes.
-class QuickLinearImpl : public Sharing<torch::nn::LinearImpl> {
+class QuickLinearImpl : public Sharing<torch::nn::LinearImpl>, public PartOfSum {
  public:
   using Sharing::Sharing;
   at::Tensor forward(const at::Tensor& x);

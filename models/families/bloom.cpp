@@ -106,10 +106,10 @@ class BloomBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BloomBlock);
 
-class BloomModelImpl : public Model {
+class BloomModelImpl : public Model, public NumberedHeads {
  public:
   BloomModelImpl(const core::ConfigReader& config, const ModuleSpec& spec, const Dimensions& d)
-      : heads_(d.heads) {
+      : heads_(d.heads), all_heads_(d.heads) {
     const double epsilon = config.number("layer_norm_epsilon", 1e-5);
     word_embeddings_ = register_module("word_embeddings", embedding(spec, "word_embeddings"));
     embedding_norm_ = register_module("word_embeddings_layernorm",
@@ -140,6 +140,10 @@ class BloomModelImpl : public Model {
   }
   std::vector<std::string> layers() const override { return layer_names("h", h_->size()); }
 
+  void take_heads(std::int64_t first, std::int64_t all) override {
+    first_head_ = first;
+    all_heads_ = all;
+  }
   const at::Tensor& words() const { return word_embeddings_->weight; }
 
  private:
@@ -154,11 +158,14 @@ class BloomModelImpl : public Model {
     } else {
       places = at::arange(count, x.options().dtype(at::kLong)).unsqueeze(0);
     }
-    const at::Tensor slope = slopes(heads_).to(x.device()).view({1, -1, 1, 1});
+    const at::Tensor own = slopes(all_heads_).narrow(0, first_head_, heads_);
+    const at::Tensor slope = own.to(x.device()).view({1, -1, 1, 1});
     return (slope * places.unsqueeze(1).unsqueeze(1)).to(x.scalar_type());
   }
 
   std::int64_t heads_;
+  std::int64_t first_head_ = 0;
+  std::int64_t all_heads_;
   torch::nn::LayerNorm embedding_norm_{nullptr}, ln_f_{nullptr};
   torch::nn::ModuleList h_{nullptr};
 };

@@ -17,7 +17,7 @@ namespace haul::models {
 namespace {
 
 // A linear layer whose weight lies the other way round: (in, out).
-class Conv1DImpl : public torch::nn::Module {
+class Conv1DImpl : public torch::nn::Module, public PartOfSum {
  public:
   Conv1DImpl(const ModuleSpec& parent, std::string_view name) {
     const Shape& shape = child(parent, name).parameters.at(0).shape;
@@ -26,8 +26,10 @@ class Conv1DImpl : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {  // (B, T, in) to (B, T, out)
-    return at::addmm(bias_, x.reshape({-1, x.size(-1)}), weight_)
-        .view({x.size(0), x.size(1), weight_.size(1)});
+    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    const at::Tensor result =
+        is_spread() ? whole(rows.mm(weight_), bias_) : at::addmm(bias_, rows, weight_);
+    return result.view({x.size(0), x.size(1), weight_.size(1)});
   }
 
  private:

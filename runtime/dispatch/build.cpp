@@ -329,7 +329,7 @@ class Builder {
 
   void note_read(std::size_t i, core::Progress* progress) {
     progress->advance(unit(i).size);
-    if (!source_.is_own(i)) store_->add_read(unit(i).size);
+    if (!source_.is_own(i)) store_->add_read(source_.read_for(i, unit(i).size));
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {

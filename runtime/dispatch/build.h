@@ -38,7 +38,9 @@ class UnitSource {
   virtual std::string identity() const = 0;
   // Whether a unit's value is the model's own and not of the files.
   virtual bool is_own(std::size_t /*unit*/) const { return true; }
-  // The files: equal only for equal ones.
+  // What is read of the files to give the `size` bytes of a unit.
+  virtual Bytes read_for(std::size_t /*unit*/, Bytes size) const { return size; }
+  // The files, and which part of them: equal only for equal ones.
   virtual std::string files() const { return {}; }
   // Whether a unit is to be left as it is: it has no value, or is where a CPU uses it.
   virtual bool leaves(std::size_t unit) const = 0;

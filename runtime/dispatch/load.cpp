@@ -16,6 +16,7 @@
 #include "haul/error.h"
 #include "haul/torch/dispatch.h"
 #include "runtime/dispatch/build.h"
+#include "runtime/dispatch/load_part.h"
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
@@ -25,10 +26,19 @@ namespace haul {
 namespace runtime {
 namespace {
 
+// What the checkpoint holds in full of which a model's tensor has a part.
+Shape whole_shape(const ModelTensor& item, const CheckpointPart& part) {
+  Shape shape = item.tensor.sizes().vec();
+  const auto cut = part.cuts.find(item.name);
+  if (cut != part.cuts.end()) shape.at(cut->second.dim) *= part.part.count;
+  return shape;
+}
+
 // What of a checkpoint goes into which tensor of a model.
 class Match {
  public:
-  Match(const ModelTensors& model, const core::TransformersTensors& stored) {
+  Match(const ModelTensors& model, const core::TransformersTensors& stored,
+        const CheckpointPart& part) {
     std::unordered_map<std::string, std::size_t> names;
     for (std::size_t i = 0; i < stored.headers().size(); ++i) names[stored.headers()[i].name] = i;
     std::unordered_map<const void*, std::size_t> shared;  // by tensor object: what fills it
@@ -37,9 +47,10 @@ class Match {
       if (found == names.end()) continue;
       shared.try_emplace(item.tensor.unsafeGetTensorImpl(), found->second);
       const core::HeaderTensor& header = stored.headers()[found->second];
-      if (header.shape != item.tensor.sizes().vec()) {
+      const Shape expected = whole_shape(item, part);
+      if (header.shape != expected) {
         misshapen.push_back(fmt::format("'{}': [{}] in the model, [{}] in the checkpoint",
-                                        item.name, fmt::join(item.tensor.sizes(), ", "),
+                                        item.name, fmt::join(expected, ", "),
                                         fmt::join(header.shape, ", ")));
       }
       names.erase(found);
@@ -151,8 +162,9 @@ std::vector<c10::ScalarType> types_of(const ModelTensors& model, const Match& ma
 // The checkpoint once for each dtype that is asked of it, and what the model has beyond it.
 class CheckpointSource final : public UnitSource {
  public:
-  CheckpointSource(const core::Checkpoint& checkpoint, const Match& match)
-      : checkpoint_(checkpoint), match_(match) {}
+  CheckpointSource(const core::Checkpoint& checkpoint, const Match& match,
+                   const CheckpointPart& part)
+      : checkpoint_(checkpoint), match_(match), part_(part) {}
 
   void set_units(const std::vector<Unit>& units) {
     all_on_cpu_ = std::all_of(units.begin(), units.end(),
@@ -161,6 +173,9 @@ class CheckpointSource final : public UnitSource {
       const std::size_t header = match_.source[unit.first];
       own_.push_back(header == Match::kNone ? unit.tensors.front() : at::Tensor());
       headers_.push_back(header);
+      sizes_.push_back(unit.size);
+      const auto cut = part_.cuts.find(unit.name);
+      cuts_.push_back(cut == part_.cuts.end() ? nullptr : &cut->second);
       const Dtype dtype = to_dtype(unit.type);
       dtypes_.push_back(dtype);
       if (header != Match::kNone && !views_.contains(dtype)) {
@@ -173,13 +188,22 @@ class CheckpointSource final : public UnitSource {
     if (headers_[unit] == Match::kNone) return std::nullopt;
     const core::StoredTensor* const stored = view(unit).as_it_lies(headers_[unit]);
     if (stored == nullptr) return std::nullopt;
-    return FileRange{checkpoint_.files()[stored->file].path(), stored->offset};
+    Bytes offset = stored->offset;
+    if (cuts_[unit] != nullptr) {
+      if (!view(unit).reads_part_alone(headers_[unit], *cuts_[unit])) return std::nullopt;
+      offset += sizes_[unit] * static_cast<Bytes>(part_.part.index);
+    }
+    return FileRange{checkpoint_.files()[stored->file].path(), offset};
   }
 
   void stream(std::size_t unit,
               const std::function<void(std::span<const std::byte>)>& sink) const override {
     if (headers_[unit] != Match::kNone) {
-      view(unit).stream(headers_[unit], sink);
+      if (cuts_[unit] != nullptr) {
+        view(unit).stream_part(headers_[unit], *cuts_[unit], part_.part, sink);
+      } else {
+        view(unit).stream(headers_[unit], sink);
+      }
       return;
     }
     const at::NoGradGuard no_gradients;
@@ -194,8 +218,16 @@ class CheckpointSource final : public UnitSource {
     return any_own ? std::string() : files();
   }
   bool is_own(std::size_t unit) const override { return headers_[unit] == Match::kNone; }
+  Bytes read_for(std::size_t unit, Bytes size) const override {
+    const bool in_part =
+        cuts_[unit] == nullptr || view(unit).reads_part_alone(headers_[unit], *cuts_[unit]);
+    return in_part ? size : size * static_cast<Bytes>(part_.part.count);
+  }
   std::string files() const override {
     std::string text;
+    if (!part_.cuts.empty()) {
+      text = fmt::format("part {} of {}\n", part_.part.index, part_.part.count);
+    }
     for (const core::MappedFile& file : checkpoint_.files()) {
       struct stat status {};
       if (stat(file.path().c_str(), &status) != 0) return {};
@@ -216,6 +248,9 @@ class CheckpointSource final : public UnitSource {
 
   const core::Checkpoint& checkpoint_;
   const Match& match_;
+  const CheckpointPart& part_;
+  std::vector<const core::TensorCut*> cuts_;  // of each unit; null: it is whole
+  std::vector<Bytes> sizes_;
   std::vector<std::size_t> headers_;
   std::vector<at::Tensor> own_;  // what a unit has that the checkpoint does not hold
   bool all_on_cpu_ = true;
@@ -229,16 +264,14 @@ Dtype dtype_of(const std::string& name, const LoadOptions& options) {
   return stays_wide(name, options) ? Dtype::kF32 : *options.dtype;
 }
 
-}  // namespace runtime
-
-LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem::path& checkpoint,
-                                    const Placement& placement, const LoadOptions& options) {
-  using namespace runtime;  // NOLINT: everything below is its own
+LoadReport load_part(const ModelRef& model, const std::filesystem::path& checkpoint,
+                     const Placement& placement, const LoadOptions& options,
+                     const CheckpointPart& part) {
   const ModelTensors tensors = only(read_model(model), options.only);
   const core::Checkpoint opened = core::Checkpoint::open(checkpoint);
   for (const std::string& note : opened.notes()) say(options, note);
   const core::TransformersTensors stored(opened, std::nullopt);
-  Match match(tensors, stored);
+  Match match(tensors, stored, part);
   forget_not_stored(options, &match.report);
   check(match, checkpoint.string(), options);
   if (!match.report.unexpected.empty() && options.only.empty()) {
@@ -252,10 +285,17 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
   say_split_ties(tensors, placement, options);
   const PlacedModel placed = place_units(tensors, types_of(tensors, match, stored, options),
                                          Memory::kFresh, placement, options);
-  CheckpointSource source(opened, match);
+  CheckpointSource source(opened, match, part);
   source.set_units(placed.units);
   match.report.read = build(placed, source, options, options.sharing.get())->bytes_read();
   return std::move(match.report);
+}
+
+}  // namespace runtime
+
+LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem::path& checkpoint,
+                                    const Placement& placement, const LoadOptions& options) {
+  return runtime::load_part(model, checkpoint, placement, options, {});
 }
 
 }  // namespace haul

@@ -12,10 +12,12 @@
 #include "core/place/stages.h"
 #include "haul/error.h"
 #include "haul/torch/empty_weights.h"
+#include "runtime/dispatch/load_part.h"
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
 #include "runtime/generate/gpu_memory.h"
+#include "runtime/generate/load_share.h"
 #include "runtime/generate/state.h"
 #include "runtime/tiers/gpu.h"
 #include "runtime/tiers/process_memory.h"
@@ -32,6 +34,24 @@ core::Json config_of(const core::ModelFiles& files) {
   }
   throw Error(ErrorKind::kNotFound, fmt::format("{}: there is no config.json", files.name),
               "a model is run from its config.json and its weights, or from a GGUF file");
+}
+
+// Makes the model without weights, or of one that several processes share this one's part, and
+// tells which part of the checkpoint that is.
+runtime::CheckpointPart make_share(LoadedModel::State* state, const core::ConfigReader& config,
+                                   const runtime::ModelShare& share) {
+  const EmptyWeights scope;
+  if (share.part.count == 1) {
+    state->model = models::make_model(config, state->description);
+    return {};
+  }
+  core::CutModel cut = core::cut_model(state->description, share.part.count);
+  const std::int64_t heads = state->dimensions().heads;
+  state->description = std::move(cut.description);
+  state->model = models::make_model(config, state->description);
+  models::spread_over_processes(*state->model, cut.summed, share.sum,
+                                share.part.index * state->dimensions().heads, heads);
+  return {share.part, std::move(cut.cuts)};
 }
 
 // What is not said, a given plan says.
@@ -206,7 +226,12 @@ LoadedModel::LoadedModel(LoadedModel&&) noexcept = default;
 LoadedModel& LoadedModel::operator=(LoadedModel&&) noexcept = default;
 LoadedModel::~LoadedModel() = default;
 
-LoadedModel load_model(const std::string& name, const ModelOptions& given) {
+LoadedModel load_model(const std::string& name, const ModelOptions& options) {
+  return runtime::load_share(name, options, {});
+}
+
+LoadedModel runtime::load_share(const std::string& name, const ModelOptions& given,
+                                const ModelShare& share) {
   const ModelOptions options = completed(given);
   runtime::libtorch_memory();  // which is measured before there is a model
   const auto start = std::chrono::steady_clock::now();
@@ -221,12 +246,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
   if (!state->description.dimensions) {
     state->description.dimensions.emplace();
   }
-  {
-    const EmptyWeights scope;
-    state->model = models::make_model(
-        core::ConfigReader(config, files.config.empty() ? files.checkpoint : files.config),
-        state->description);
-  }
+  const runtime::CheckpointPart part = make_share(
+      state.get(),
+      core::ConfigReader(config, files.config.empty() ? files.checkpoint : files.config), share);
   if (files.checkpoint.empty()) {
     core::Checkpoint::open(files.folder);  // names the shards that are missing
     throw Error(ErrorKind::kNotFound, fmt::format("{}: there are no weights", name));
@@ -249,10 +271,12 @@ LoadedModel load_model(const std::string& name, const ModelOptions& given) {
   state->device = input_device(state->plan);
   runtime::telling_lack_of_memory(*state, [&] {
     state->bytes_read =
-        load_checkpoint_in_model(ModelRef(*state->model), files.checkpoint, state->plan, load).read;
+        runtime::load_part(ModelRef(*state->model), files.checkpoint, state->plan, load, part).read;
     set_room_aside(state.get());
   });
-  const bool whole = state->layers.begin == 0 && state->layers.end == state->model->layers().size();
+  // What processes sum between layers cannot be recorded.
+  const bool whole =
+      state->layers.begin == 0 && state->layers.end == state->model->layers().size() && !share.sum;
   if (options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state)) {
     state->replayed = std::make_unique<runtime::ReplayedPass>(
         state->device,

@@ -1,5 +1,6 @@
 // `haul run` over several processes, as a person runs it.
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -112,6 +113,33 @@ TEST_F(RunProcesses, WithAStageOfTheModelEachGiveWhatOneGives) {
   EXPECT_THAT(done.err, HasSubstr("3 stages, and the model has 2 blocks"));
 }
 
+TEST_F(RunProcesses, WithAPartOfEveryLayerEachGiveWhatOneGives) {
+  for (const char* const batch : {"1", "3"}) {
+    const std::string one = answers(on_lines({"--batch", batch}));
+    EXPECT_EQ(answers(on_lines({"--batch", batch, "--tensor-parallel", "2"})), one);
+  }
+  const std::vector<std::string> single{"run", path(), "--prompt", "hello"};
+  std::vector<std::string> many = single;
+  many.insert(many.end(), {"--tensor_parallel", "2"});
+  EXPECT_EQ(answers(many), answers(single));
+  std::vector<std::string> launched{"launch", "--num_processes", "2", "--cpu", HAUL_COMMAND};
+  launched.insert(launched.end(), many.begin(), many.end());
+  EXPECT_EQ(answers(launched), answers(single));
+}
+
+TEST_F(RunProcesses, SayWhyTheyCannotShareLayers) {
+  const auto expect_refused = [](const std::vector<std::string>& flags, const char* why) {
+    const Finished done = test::run_haul(on_lines(flags));
+    EXPECT_EQ(done.exit_code, 2) << done.err;
+    EXPECT_THAT(done.err, HasSubstr(why));
+    EXPECT_EQ(done.out, "");
+  };
+  expect_refused({"--tensor-parallel", "3"}, "3 processes cannot share the 4 heads, 2 kv heads");
+  expect_refused({"--tensor-parallel", "2", "--pipeline", "2"}, "exclude each other");
+  expect_refused({"--tensor-parallel", "2", "--num-processes", "2"}, "exclude each other");
+  expect_refused({"--tensor-parallel", "2", "--task", "embed"}, "prompts that are continued");
+}
+
 TEST_F(RunProcesses, MayBeStartedByTheLauncher) {
   std::vector<std::string> launched{"launch", "--num_processes", "3", "--cpu", HAUL_COMMAND};
   for (const std::string& word : on_lines({})) launched.push_back(word);
@@ -195,10 +223,15 @@ bool is_rank(pid_t process, const char* number) {
 
 TEST_F(RunProcesses, EndWithOneThatIsKilled) {
   write_many();
-  for (const char* const number : {"0", "1", "2"}) {
-    SCOPED_TRACE(number);
+  const std::vector<std::array<const char*, 3>> cases{{"--num-processes", "3", "0"},
+                                                      {"--num-processes", "3", "1"},
+                                                      {"--num-processes", "3", "2"},
+                                                      {"--tensor-parallel", "2", "0"},
+                                                      {"--tensor-parallel", "2", "1"}};
+  for (const auto& [flag, processes, number] : cases) {
+    SCOPED_TRACE(std::string(flag) + " " + number);
     test::LiveProcess haul({HAUL_COMMAND, "run", path(), "--file", path("many.txt"), "--lines",
-                            "--num-processes", "3", "--max-new-tokens", "100"});
+                            flag, processes, "--max-new-tokens", "100"});
     haul.line();  // all have begun, or will
     pid_t killed = -1;
     for (const pid_t child : children(haul.pid())) {

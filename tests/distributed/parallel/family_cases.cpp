@@ -17,10 +17,8 @@
 namespace haul::test {
 namespace {
 
-constexpr std::int64_t kVocabulary = 61;
-
 std::string type_of(const std::string& architecture) {
-  for (const char* const type : {"bert", "bloom", "gpt2", "llama", "mistral", "qwen3"}) {
+  for (const char* const type : {"bert", "bloom", "gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
     std::string lower = architecture;
     for (char& c : lower) c = static_cast<char>(std::tolower(c));
     if (lower.starts_with(type)) return type;
@@ -28,10 +26,26 @@ std::string type_of(const std::string& architecture) {
   fail("no type for " + architecture);
 }
 
-// Tokens, and the padding at the end of some rows; the padding id is 0.
-struct Texts {
-  at::Tensor ids, attended;
-};
+std::string sizes_of(const std::string& name) {
+  // Which 2, 3 and 4 processes can share, and with every bias.
+  if (name == "shared") {
+    return R"("hidden_size": 48, "n_embd": 48, "num_hidden_layers": 3, "n_layer": 3,
+              "num_attention_heads": 24, "n_head": 24, "head_dim": 8, "num_key_value_heads": 12,
+              "intermediate_size": 96, "attention_bias": true, "mlp_bias": true)";
+  }
+  // Whose weights are large enough to be read by requests of their own.
+  if (name == "large") {
+    return R"("hidden_size": 1024, "n_embd": 1024, "num_hidden_layers": 1, "n_layer": 1,
+              "num_attention_heads": 8, "n_head": 8, "num_key_value_heads": 8,
+              "intermediate_size": 2048)";
+  }
+  return R"("hidden_size": 32, "n_embd": 32, "num_hidden_layers": 5, "n_layer": 5,
+            "num_attention_heads": 4, "n_head": 4, "head_dim": 8, "num_key_value_heads": 2,
+            "intermediate_size": 48)";
+}
+
+}  // namespace
+
 Texts texts_of(std::int64_t rows) {
   Texts texts{at::randint(1, kVocabulary, {rows, 5 + rows % 4}, at::kLong), {}};
   texts.attended = at::ones(texts.ids.sizes(), at::kBool);
@@ -42,14 +56,41 @@ Texts texts_of(std::int64_t rows) {
   return texts;
 }
 
-}  // namespace
+std::vector<TokenId> prompt_of(std::int64_t i) {
+  std::vector<TokenId> ids;
+  for (std::int64_t k = 0; k < 2 + i % 5; ++k)
+    ids.push_back(static_cast<TokenId>(1 + (7 * i + k) % 60));
+  return ids;
+}
 
-void write_model(const std::filesystem::path& folder, const std::string& architecture) {
-  const std::string config =
-      R"({"architectures": [")" + architecture + R"("], "model_type": ")" + type_of(architecture) +
-      R"(", "hidden_size": 32, "n_embd": 32, "num_hidden_layers": 5, "n_layer": 5,
-          "num_attention_heads": 4, "n_head": 4, "head_dim": 8, "num_key_value_heads": 2,
-          "intermediate_size": 48, "vocab_size": 61, "max_position_embeddings": 32,
+std::vector<Way> ways_to_generate() {
+  std::vector<Way> ways(3);
+  ways[0] = {"greedy", {}, 2};
+  ways[0].options.temperature = 0;
+  ways[1] = {"by chance", {}, 1};
+  ways[1].options.temperature = 0.8;
+  ways[2] = {"beams", {}, 1};
+  ways[2].options.num_beams = 3;
+  ways[2].options.temperature = 0;
+  for (Way& way : ways) way.options.max_new_tokens = 12;
+  return ways;
+}
+
+std::string ids_of(LoadedModel& model, const Way& way, std::int64_t task) {
+  std::vector<std::vector<TokenId>> prompts;
+  for (std::int64_t i = 0; i < way.batch; ++i) prompts.push_back(prompt_of(task * way.batch + i));
+  std::string text;
+  for (const Generated& one : model.generate_batch(prompts, way.options)) {
+    for (const TokenId id : one.ids) text += std::to_string(id) + " ";
+  }
+  return text;
+}
+
+void write_model(const std::filesystem::path& folder, const std::string& architecture,
+                 const std::string& sizes) {
+  const std::string config = R"({"architectures": [")" + architecture + R"("], "model_type": ")" +
+                             type_of(architecture) + R"(", )" + sizes_of(sizes) + R"(,
+          "vocab_size": 61, "max_position_embeddings": 32,
           "n_positions": 32, "sliding_window": 4, "pad_token_id": 0, "num_labels": 3,
           "id2label": {"0": "a", "1": "b", "2": "c"}, "dtype": "float32"})";
   const core::Json json = core::parse_json(config, "config.json");
@@ -114,44 +155,16 @@ void run_generation(const PartialState& state, const std::filesystem::path& fold
   PipelinedModel pipelined(folder, options);
   expect(!state.use_distributed() || pipelined.model().bytes_read() < whole.bytes_read(),
          "a stage read everything");
-  const auto prompt = [](std::int64_t i) {
-    std::vector<TokenId> ids;
-    for (std::int64_t k = 0; k < 2 + i % 5; ++k)
-      ids.push_back(static_cast<TokenId>(1 + (7 * i + k) % 60));
-    return ids;
-  };
-  struct Way {
-    const char* name;
-    GenerateOptions options;
-    std::int64_t batch;
-  };
-  std::vector<Way> ways(3);
-  ways[0] = {"greedy", {}, 2};
-  ways[0].options.temperature = 0;
-  ways[1] = {"by chance", {}, 1};
-  ways[1].options.temperature = 0.8;
-  ways[2] = {"beams", {}, 1};
-  ways[2].options.num_beams = 3;
-  ways[2].options.temperature = 0;
-  for (Way& way : ways) {
-    way.options.max_new_tokens = 12;
-    const auto ids_of = [&](LoadedModel& model, std::int64_t task) {
-      std::vector<std::vector<TokenId>> prompts;
-      for (std::int64_t i = 0; i < way.batch; ++i) prompts.push_back(prompt(task * way.batch + i));
-      std::string text;
-      for (const Generated& one : model.generate_batch(prompts, way.options)) {
-        for (const TokenId id : one.ids) text += std::to_string(id) + " ";
-      }
-      return text;
-    };
+  const std::vector<Way> ways = ways_to_generate();
+  for (const Way& way : ways) {
     for (const std::int64_t count : {0, 1, 2, 9}) {
       SharedWork work;
       work.count = count;
       std::int64_t shown = 0;
-      work.task = [&](std::int64_t task) { return ids_of(pipelined.model(), task); };
+      work.task = [&](std::int64_t task) { return ids_of(pipelined.model(), way, task); };
       work.result = [&](std::int64_t task, const std::string& text) {
         expect(task == shown++, "the order");
-        expect(text == ids_of(whole, task), std::string("the tokens, ") + way.name);
+        expect(text == ids_of(whole, way, task), std::string("the tokens, ") + way.name);
       };
       const std::int64_t given = pipelined.run(work);
       expect(given == (state.is_main_process() ? count : 0), "the number of results");
@@ -161,7 +174,7 @@ void run_generation(const PartialState& state, const std::filesystem::path& fold
   SharedWork failing;
   failing.count = 5;
   failing.task = [&](std::int64_t task) -> std::string {
-    pipelined.model().generate(prompt(task), ways[0].options);
+    pipelined.model().generate(prompt_of(task), ways[0].options);
     if (task == 2) throw Error(ErrorKind::kUsage, "the third");
     return {};
   };

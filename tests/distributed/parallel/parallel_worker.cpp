@@ -23,7 +23,7 @@ int main(int count, char** values) {
   options.cpu = true;
   options.timeout = std::chrono::seconds(120);
   try {
-    if (name == "write_model") write_model(folder, values[3]);
+    if (name == "write_model") write_model(folder, values[3], count > 4 ? values[4] : "");
     if (name == "write_weights") write_weights(folder);
     if (name.starts_with("write")) return 0;
     const haul::PartialState state(options);
@@ -32,6 +32,11 @@ int main(int count, char** values) {
     if (name == "death") die_in_a_pass();
     if (name == "family") run_family(state, folder);
     if (name == "generation") run_generation(state, folder);
+    if (name == "share_layers") share_layers(state, folder);
+    if (name == "share_generation") share_generation(state, folder);
+    if (name == "read_own_rows") read_own_rows(state, folder);
+    if (name == "refuse_to_share") refuse_to_share(state, folder);
+    if (name == "die_in_a_shared_pass") die_in_a_shared_pass(state, folder);
     if (name == "share_weights") share_weights(state, folder);
     if (name == "own_weights") load_own_weights(state, folder);
     state.wait_for_everyone();
