@@ -118,17 +118,18 @@ struct MeasuredLayer {
 
 // What layers read of their weights when a token goes through them, as it is in decoding.
 double memory_bandwidth(c10::Device device) {
-  constexpr std::size_t kLayers = 4;
+  const std::size_t count = device.is_cuda() ? 4 : 2;
   const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
   std::vector<MeasuredLayer> layers;
   Bytes bytes = 0;
-  for (std::size_t i = 0; i < kLayers; ++i) bytes += layers.emplace_back(options).bytes();
+  for (std::size_t i = 0; i < count; ++i) bytes += layers.emplace_back(options).bytes();
   const at::Tensor first = at::ones({1, kWidth}, options);
   at::Tensor x;
   const auto work = [&] {
     x = first;
     for (const MeasuredLayer& layer : layers) x = layer.forward(x);
   };
+  if (!device.is_cuda()) return static_cast<double>(bytes) / median_seconds(work);
   work();
   GpuGraph graph(device.index());
   graph.record(work);
@@ -229,8 +230,7 @@ Profile measure_machine(const MeasureOptions& options) {
   const std::unique_ptr<Slab> host = host_memory(ledger, kHost, false);
   Products products(*host);
   options.on_step("RAM");
-  profile.ram_bandwidth =
-      static_cast<double>(products.bytes()) / median_seconds([&] { products.run(); });
+  profile.ram_bandwidth = memory_bandwidth(c10::kCPU);
   options.on_step("CPU");
   profile.cpu_operations = operations(c10::kCPU, at::kFloat, 1024);
   for (const Gpu& found : gpus()) {
