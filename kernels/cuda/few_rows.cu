@@ -1,14 +1,17 @@
+#include <algorithm>
+
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace haul::kernels::cuda {
 namespace {
 
-// Small blocks: when one ends, one of the next kernel takes its place and begins to fetch.
+// One large block a processor, whose threads have many loads under way, serves best in a whole
+// model: the next kernel's begins to fetch when it ends.
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kBlocks = 1;                      // on a processor at once
-constexpr std::size_t kMostShared = 112 << 10;  // bytes, so that two fit
+constexpr std::size_t kMostShared = 112 << 10;  // bytes; some GPUs have less
 
 __device__ float curved(float value, Curve curve) {
   // The forms that torch's kernels have.
@@ -174,7 +177,7 @@ std::size_t shared_for(std::size_t width, int vectors) {
 
 bool serves_width(std::size_t width, int vectors) {
   return width > 0 && width % kWide == 0 && vectors >= 1 && vectors <= kMostVectors &&
-         shared_for(width, vectors) <= kMostShared;
+         shared_for(width, vectors) <= std::min(kMostShared, current_machine().shared);
 }
 
 cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {

@@ -19,7 +19,8 @@ constexpr unsigned kAll = ~0U;  // lanes
 
 struct Machine {
   int processors = 0;
-  bool overlaps = false;  // kernels may begin early
+  std::size_t shared = 0;  // bytes that a block may have
+  bool overlaps = false;   // kernels may begin early
 };
 
 inline Machine current_machine() {
@@ -27,6 +28,9 @@ inline Machine current_machine() {
   cudaGetDevice(&device);
   Machine machine;
   int major = 0;
+  int shared = 0;
+  cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  machine.shared = static_cast<std::size_t>(shared);
   cudaDeviceGetAttribute(&machine.processors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   machine.overlaps = major >= 9;
