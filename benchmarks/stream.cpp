@@ -5,7 +5,8 @@
 //   stream run FOLDER DEVICE HOME SLOTS PASSES [cold]
 //                        DEVICE cpu or cuda, HOME cpu or disk, SLOTS in MB; cold: the checkpoint is
 //                        dropped from the page cache before each pass
-//   stream limit FILE    O_DIRECT reads of all of it by four threads, GB/s
+//   stream limit FILE [whole]  O_DIRECT reads of all of it by four threads, GB/s; whole: into as
+//                        much fresh memory
 //   stream cost          an op that touches an offloaded weight, and one that does not, beside a
 //                        plain module's
 //
@@ -13,6 +14,7 @@
 // waited, and the limit in the same process: for a GPU a pinned copy of the same bytes.
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +30,7 @@
 
 #include <torch/torch.h>
 
+#include "core/base/pages.h"
 #include "haul/torch/dispatch.h"
 #include "haul/torch/empty_weights.h"
 #include "runtime/measure/machine.h"
@@ -68,30 +71,57 @@ void drop_from_cache(const std::string& path) {
   close(file);
 }
 
-void limit(const std::string& path) {
+// Memory for a model that was not touched before.
+std::byte* fresh_memory(haul::Bytes size) {
+  void* const memory =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  haul::core::prefer_huge_pages(memory, size);
+  return static_cast<std::byte*>(memory);
+}
+
+// The host of a virtual machine takes free memory back, and gives it again more slowly than a disk
+// reads: after this, what a load allocates is there.
+void ask_host_for_memory(haul::Bytes size) {
+  std::byte* const memory = fresh_memory(size);
+  haul::core::bring_pages(memory, size);
+  munmap(memory, size);
+}
+
+// Seconds to read all of it; without memory for all of it, each thread reads over what it had.
+double read_directly(int file, std::size_t size, std::byte* memory) {
   constexpr std::size_t kPiece = 8 << 20;
+  std::atomic<std::size_t> next = 0;
+  const auto begin = Clock::now();
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        void* const own = memory == nullptr ? std::aligned_alloc(4096, kPiece) : nullptr;
+        for (std::size_t at = next.fetch_add(kPiece); at < size; at = next.fetch_add(kPiece)) {
+          void* const to = memory == nullptr ? own : memory + at;
+          if (pread(file, to, kPiece, static_cast<off_t>(at)) < 0) std::abort();
+        }
+        std::free(own);
+      });
+    }
+  }
+  return seconds_since(begin);
+}
+
+void limit(const std::string& path, bool whole) {
   const int file = open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   const std::size_t size = std::filesystem::file_size(path);
-  std::vector<double> rates;
-  for (int round = 0; round < 3; ++round) {
-    std::atomic<std::size_t> next = 0;
-    const auto begin = Clock::now();
-    {
-      std::vector<std::jthread> threads;
-      for (int t = 0; t < 4; ++t) {
-        threads.emplace_back([&] {
-          void* const buffer = std::aligned_alloc(4096, kPiece);
-          for (std::size_t at = next += kPiece; at <= size + kPiece; at = next += kPiece) {
-            if (pread(file, buffer, kPiece, static_cast<off_t>(at - kPiece)) < 0) std::abort();
-          }
-          std::free(buffer);
-        });
-      }
-    }
-    rates.push_back(static_cast<double>(size) / seconds_since(begin) / 1e9);
+  const std::size_t room = size + (16 << 20);  // the last piece is asked for in full
+  if (whole) ask_host_for_memory(room);
+  std::byte* const memory = whole ? fresh_memory(room) : nullptr;
+  std::vector<double> times;
+  for (int round = 0; round < (whole ? 1 : 3); ++round) {
+    times.push_back(read_directly(file, size, memory));
   }
+  if (whole) munmap(memory, room);
   close(file);
-  std::printf("{\"limit_gb_per_second\": %.2f}\n", median(rates));
+  std::printf("{\"limit_gb_per_second\": %.2f}\n", static_cast<double>(size) / median(times) / 1e9);
 }
 
 void synchronize(const at::Device& device) {
@@ -119,6 +149,7 @@ void run(const std::string& folder, const std::string& device_name, const std::s
   options.main_device = device;
   options.dtype = half ? haul::Dtype::kBF16 : haul::Dtype::kF32;
   options.slots = static_cast<haul::Bytes>(slots) * 1'000'000;
+  if (cold && home == "cpu") ask_host_for_memory(weight * static_cast<haul::Bytes>(layers));
   const auto load_begin = Clock::now();
   haul::load_checkpoint_in_model(model, folder, haul::DeviceMap{{"", haul::parse_device(home)}},
                                  options);
@@ -182,13 +213,13 @@ int main(int count, char** values) {
   } else if (arguments.size() >= 6 && arguments[0] == "run") {
     run(arguments[1], arguments[2], arguments[3], std::stoi(arguments[4]), std::stoi(arguments[5]),
         arguments.size() == 7 && arguments[6] == "cold");
-  } else if (arguments.size() == 2 && arguments[0] == "limit") {
-    limit(arguments[1]);
+  } else if (arguments.size() >= 2 && arguments[0] == "limit") {
+    limit(arguments[1], arguments.size() == 3 && arguments[2] == "whole");
   } else if (arguments.size() == 1 && arguments[0] == "cost") {
     cost();
   } else {
     std::fprintf(stderr,
-                 "usage: stream make FOLDER LAYERS WIDTH BF16|F32 | stream limit FILE | "
+                 "usage: stream make FOLDER LAYERS WIDTH BF16|F32 | stream limit FILE [whole] | "
                  "stream run FOLDER cpu|cuda cpu|disk SLOTS_MB PASSES [cold] | stream cost\n");
     return 2;
   }

@@ -7,13 +7,12 @@ memory cgroup of a quarter of the model, with the page cache cold (dropped befor
 Prints GB/s of weights: what O_DIRECT reads give in the same run, haul's, Accelerate's disk offload,
 and the peak of resident memory of each. Answer: haul at 0.9 of the limit or more when cold, and never
 slower than Accelerate. Then the same checkpoint is loaded whole into RAM, cold, outside of the group:
-haul at 0.9 of the limit or more. The host of a virtual machine may have taken free memory back, and
-gives it again more slowly than a disk reads: as much as the model is touched and freed before each of
-these runs. Needs root, for the cgroup.
+haul at 0.9 or more of what O_DIRECT reads into as much fresh memory give. The host of a virtual
+machine may have taken free memory back, and gives it again more slowly than a disk reads: each of
+these processes touches as much as the model and frees it just before. Needs root, for the cgroup.
 """
 
 import json
-import mmap
 import os
 import pathlib
 import shutil
@@ -25,7 +24,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 BENCH = BUILD / "benchmarks" / "bench_stream"
-WIDTH, PASSES, ROUNDS = 4096, 3, 3
+WIDTH, PASSES, ROUNDS = 4096, 3, 5
 LEAST = 0.9
 
 PEER = """
@@ -64,7 +63,7 @@ print(json.dumps({"load_seconds": load, "pass_seconds": times[len(times) // 2]})
 
 
 LOAD_PEER = """
-import json, os, sys, time
+import json, mmap, os, sys, time
 folder, layers, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 import torch
 from accelerate import init_empty_weights, load_checkpoint_and_dispatch
@@ -73,6 +72,10 @@ with init_empty_weights():
 path = os.path.join(folder, "model.safetensors")
 file = os.open(path, os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+huge_page, populate_write = 14, 23  # names that not every Python has
+with mmap.mmap(-1, layers * width * width * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+    memory.madvise(huge_page)
+    memory.madvise(populate_write)
 begin = time.perf_counter()
 model = load_checkpoint_and_dispatch(model, path, device_map={"": "cpu"})
 # Its tensors are a map of the file: reading one number a page is what loads them.
@@ -117,22 +120,14 @@ def measure(group, command, size):
     return size / result["pass_seconds"] / 1e9, f"load {result['load_seconds']:.1f} s, peak {peak / 1e6:.0f} MB"
 
 
-def touch_memory(size):
-    huge_page, populate_write = 14, 23  # names that not every Python has
-    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(huge_page)
-        memory.madvise(populate_write)
-
-
 def cold_load(folder, layers, size):
     """Whether loading into RAM, in turns with the limit and the peer, is at 0.9 of the limit or more."""
-    commands = {"O_DIRECT": [BENCH, "limit", os.path.join(folder, "model.safetensors")],
+    commands = {"O_DIRECT": [BENCH, "limit", os.path.join(folder, "model.safetensors"), "whole"],
                 "haul": [BENCH, "run", folder, "cpu", "cpu", 0, 1, "cold"],
                 "Accelerate": [sys.executable, "-c", LOAD_PEER, folder, layers, WIDTH]}
     rates = {name: [] for name in commands}
     for _ in range(ROUNDS):
         for name, command in commands.items():
-            touch_memory(size)
             done = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True)
             result = json.loads(done.stdout.strip().splitlines()[-1])
             rates[name].append(result["limit_gb_per_second"] if name == "O_DIRECT"
