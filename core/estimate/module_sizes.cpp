@@ -1,6 +1,7 @@
 #include "haul/module_sizes.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -14,6 +15,13 @@ constexpr Bits kMaxBits = Bits{1} << 63;
 
 bool is_converted(Dtype dtype) {
   return is_float(dtype) || dtype == Dtype::kC64;
+}
+
+// Of a module, its tensors and all below.
+std::size_t node_count(const ModuleSpec& module) {
+  std::size_t count = 1 + module.parameters.size() + module.buffers.size();
+  for (const ModuleSpec& child : module.children) count += node_count(child);
+  return count;
 }
 
 }  // namespace
@@ -56,6 +64,13 @@ class ModuleSizesBuilder {
  public:
   ModuleSizesBuilder(const Description& description, const SizeOptions& options)
       : options_(options) {
+    for (std::size_t i = 0; i < each_.size(); ++i) {
+      const auto dtype = static_cast<Dtype>(i);
+      each_[i] = counted_bits(dtype);
+      if (options.dtype_bits && is_converted(dtype)) {
+        each_[i] = std::min(each_[i], *options.dtype_bits);
+      }
+    }
     for (const auto& group : description.tied) {
       for (const std::string& name : group) tie_[name] = &group;
     }
@@ -63,61 +78,66 @@ class ModuleSizesBuilder {
   }
 
   ModuleSizes build(const ModuleSpec& root) {
+    result_.nodes_.resize(node_count(root));
     add_module(root, ModuleSizes::kRoot);
-    auto& nodes = result_.nodes_;
-    for (std::size_t i = nodes.size() - 1; i > 0; --i) {
-      Bits& sum = nodes[nodes[i].parent].bits;
-      sum += nodes[i].bits;
-      if (sum >= kMaxBits) refuse(nodes[i].segment);
-    }
     return std::move(result_);
   }
 
  private:
-  void add_module(const ModuleSpec& module, ModuleSizes::Index parent) {
-    const auto self = next_index();
-    result_.nodes_.push_back(
-        {&module.name, &module, nullptr, 0, 0, parent, self, ModuleSizes::Kind::kModule, {}});
+  Bits add_module(const ModuleSpec& module, ModuleSizes::Index parent) {
+    const ModuleSizes::Index self = next_++;
+    ModuleSizes::Node& node = result_.nodes_[self];
+    node.segment = &module.name;
+    node.module = &module;
+    node.parent = parent;
+    node.divisible = !module.children.empty();
+    Bits sum = 0;
+    const auto count = [&](Bits bits, const std::string& segment) {
+      sum += bits;
+      if (sum >= kMaxBits) refuse(&segment);
+    };
     for (const ParameterSpec& p : module.parameters) {
-      add_tensor(p, !options_.buffers_only, self, ModuleSizes::Kind::kParameter);
+      count(add_tensor(p, !options_.buffers_only, self, ModuleSizes::Kind::kParameter), p.name);
     }
     for (const BufferSpec& b : module.buffers) {
-      add_tensor(b, true, self, ModuleSizes::Kind::kBuffer);
+      count(add_tensor(b, true, self, ModuleSizes::Kind::kBuffer), b.name);
     }
     for (const ModuleSpec& child : module.children) {
       const std::size_t length = path_.size();
       if (needs_names_) path_ += child.name + ".";
-      add_module(child, self);
-      path_.resize(length);
+      count(add_module(child, self), child.name);
+      if (needs_names_) path_.resize(length);
     }
-    result_.nodes_[self].end = next_index();
+    node.bits = sum;
+    node.end = next_;
+    return sum;
   }
 
   template <typename Spec>
-  void add_tensor(const Spec& spec, bool counted, ModuleSizes::Index parent,
+  Bits add_tensor(const Spec& spec, bool counted, ModuleSizes::Index parent,
                   ModuleSizes::Kind kind) {
     const std::uint64_t elements = element_count(spec.shape);
-    const Bits bits = counted ? tensor_bits(spec.name, spec.dtype, elements) : 0;
-    result_.nodes_.push_back({&spec.name, nullptr, &spec.shape, elements, bits, parent,
-                              next_index() + 1, kind, spec.dtype});
-  }
-
-  ModuleSizes::Index next_index() const {
-    return static_cast<ModuleSizes::Index>(result_.nodes_.size());
-  }
-
-  Bits tensor_bits(const std::string& segment, Dtype dtype, std::uint64_t elements) {
-    int each = counted_bits(dtype);
-    if (options_.dtype_bits && is_converted(dtype)) each = std::min(each, *options_.dtype_bits);
-    if (needs_names_) {
-      const std::string name = path_ + segment;
-      const auto tie = tie_.find(name);
-      if (tie != tie_.end() && !counted_groups_.insert(tie->second).second) return 0;
-      const auto special = options_.special_bits.find(name);
-      if (special != options_.special_bits.end()) each = special->second;
+    Bits bits = 0;
+    if (counted) {
+      const int each = needs_names_ ? bits_by_name(spec.name, spec.dtype) : bits_of(spec.dtype);
+      if (elements >= kMaxBits / 64 && each > 0) refuse(&spec.name);
+      bits = elements * static_cast<Bits>(each);
     }
-    if (elements >= kMaxBits / 64) refuse(&segment);
-    return elements * static_cast<Bits>(each);
+    ModuleSizes::Node& node = result_.nodes_[next_++];
+    node = {&spec.name, nullptr, &spec.shape, elements,   bits,
+            parent,     next_,   kind,        spec.dtype, false};
+    return bits;
+  }
+
+  int bits_of(Dtype dtype) const { return each_[static_cast<std::size_t>(dtype)]; }
+
+  // 0 for one that is counted under another name.
+  int bits_by_name(const std::string& segment, Dtype dtype) {
+    const std::string name = path_ + segment;
+    const auto tie = tie_.find(name);
+    if (tie != tie_.end() && !counted_groups_.insert(tie->second).second) return 0;
+    const auto special = options_.special_bits.find(name);
+    return special != options_.special_bits.end() ? special->second : bits_of(dtype);
   }
 
   [[noreturn]] static void refuse(const std::string* segment) {
@@ -126,12 +146,14 @@ class ModuleSizesBuilder {
   }
 
   const SizeOptions& options_;
+  std::array<int, kDtypeCount> each_;  // bits of an element, by dtype
   using Group = std::vector<std::string>;
   std::unordered_map<std::string_view, const Group*> tie_;
   std::unordered_set<const Group*> counted_groups_;
   bool needs_names_ = false;
   std::string path_;  // of the module being added, with a dot at its end
   ModuleSizes result_;
+  ModuleSizes::Index next_ = 0;
 };
 
 ModuleSizes compute_module_sizes(const Description& description, const SizeOptions& options) {
@@ -148,8 +170,7 @@ LargestLayer get_max_layer_size(const ModuleSizes& sizes, std::span<const Module
     for (ModuleSizes::Index i = start; i != end;) {
       const ModuleSizes::Node& node = sizes[i];
       const bool tensor_below = node.module == nullptr && i != start;
-      const bool is_layer = node.module == nullptr || node.module->children.empty() ||
-                            whole.contains(node.module->class_name);
+      const bool is_layer = !node.divisible || whole.contains(node.module->class_name);
       i = is_layer ? node.end : i + 1;
       if (tensor_below || !is_layer || node.bits < largest) continue;
       if (node.bits > largest) layers.clear();

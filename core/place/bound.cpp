@@ -20,9 +20,9 @@ struct Part {
 
 class Bound {
  public:
-  explicit Bound(const World& world) : world_(world) {
+  Bound(const World& world, const UnitKinds& kinds) : world_(world) {
     cpu_ = world.computes_on_cpu() ? &world.executors.back() : nullptr;
-    count_units();
+    count_units(kinds);
     for (const Executor& executor : world.executors) {
       const Size room = executor.capacity - executor.fixed;
       for (const int slots : {1, 2}) {
@@ -60,29 +60,30 @@ class Bound {
   }
 
  private:
-  void count_units() {
+  void count_units(const UnitKinds& kinds) {
     Size divisor = 0;
     piece_ = kNoLimit;
-    const Unit* last = nullptr;
-    double fastest = 0;
-    for (const Unit& unit : world_.units) {
-      const double bytes = static_cast<double>(unit.weights + unit.extra);
-      if (last == nullptr || !(unit == *last)) {
-        last = &unit;
-        divisor = std::gcd(divisor, std::gcd(unit.weights, unit.extra));
-        if (unit.weights > 0) piece_ = std::min(piece_, unit.piece);
-        fastest = kNever;
-        for (const Executor& e : world_.executors) {
-          fastest = std::min(fastest, compute_seconds(unit, e));
-        }
-        const double more = cpu_ == nullptr ? kNever : compute_seconds(unit, *cpu_) - fastest;
-        if (bytes > 0) parts_.push_back({0, more / bytes});
+    double base = 0;
+    for (std::size_t u = 0; u < kinds.of.size();) {
+      const std::uint32_t kind = kinds.of[u];
+      const Unit& unit = world_.units[u];
+      divisor = std::gcd(divisor, std::gcd(unit.weights, unit.extra));
+      if (unit.weights > 0) piece_ = std::min(piece_, unit.piece);
+      double fastest = kNever;
+      for (const Executor& e : world_.executors) {
+        fastest = std::min(fastest, compute_seconds(unit, e));
       }
-      base_ += fastest;
-      total_ += bytes;
-      weights_ += static_cast<double>(unit.weights);
-      if (bytes > 0) parts_.back().bytes += bytes;
+      const std::size_t begin = u;
+      for (; u < kinds.of.size() && kinds.of[u] == kind; ++u) base += fastest;
+      const double count = static_cast<double>(u - begin);
+      const double bytes = static_cast<double>(unit.weights + unit.extra);
+      total_ += count * bytes;
+      weights_ += count * static_cast<double>(unit.weights);
+      if (bytes == 0) continue;
+      const double more = cpu_ == nullptr ? kNever : compute_seconds(unit, *cpu_) - fastest;
+      parts_.push_back({count * bytes, more / bytes});
     }
+    base_ = base;
     divisor_ = std::max<Size>(1, divisor);
     if (piece_ == kNoLimit) piece_ = 0;
     std::sort(parts_.begin(), parts_.end(),
@@ -91,7 +92,8 @@ class Bound {
 
   // What units can take of a room: all of them are multiples of the divisor.
   double whole(Size room) const {
-    return static_cast<double>(std::max<Size>(0, room) / divisor_ * divisor_);
+    const Size units = std::max<Size>(0, room) / divisor_;
+    return static_cast<double>(units * divisor_);
   }
 
   // What the chain grows by when the CPU computes `bytes`.
@@ -180,8 +182,8 @@ class Bound {
 
 }  // namespace
 
-double lower_bound(const World& world) {
-  return world.executors.empty() || world.units.empty() ? 0 : Bound(world).seconds();
+double lower_bound(const World& world, const UnitKinds& kinds) {
+  return world.executors.empty() || world.units.empty() ? 0 : Bound(world, kinds).seconds();
 }
 
 }  // namespace haul::core

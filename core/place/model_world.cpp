@@ -35,12 +35,14 @@ class Builder {
           Size largest_device)
       : sizes_(sizes), options_(options), workload_(workload), largest_device_(largest_device) {
     units.reserve(sizes.nodes().size() / 2);
+    keys.reserve(sizes.nodes().size() / 2);
   }
 
   void walk(Index node) {
-    const bool divisible = has_modules(node);
+    const ModuleSpec* module = sizes_[node].module;
+    const bool divisible = sizes_[node].divisible;
     const bool whole = !divisible || (node != ModuleSizes::kRoot && !options_.no_split.empty() &&
-                                      contains(options_.no_split, sizes_[node].module->class_name));
+                                      contains(options_.no_split, module->class_name));
     const Size bytes = to_size(whole_bytes(sizes_[node].bits));
     if (whole && !(divisible && bytes > largest_device_)) {
       add(node, bytes, divisible);
@@ -82,9 +84,11 @@ class Builder {
   }
 
   void add(Index node, Size bytes, bool is_block) {
-    const Contents contents = contents_of(node);
+    Unit& unit = units.emplace_back();
+    double elements = 0;
     // A module without tensors goes with its neighbour.
-    if (!contents.has_tensors) {
+    if (!add_tensors(node, &unit, &elements)) {
+      units.pop_back();
       if (keys.size() == 0) {
         empty_.push_back(node);
       } else {
@@ -96,15 +100,9 @@ class Builder {
     keys.add(node);
     for (const Index module : empty_) keys.add(module);
     empty_.clear();
-    Unit unit;
-    unit.weights = unit.touched = bytes - std::min(bytes, contents.buffers);
-    unit.weights += contents.margin;
-    unit.margin = contents.margin;
-    unit.piece = contents.piece;
-    unit.slots = contents.slots;
-    unit.buffers = contents.buffers;
-    unit.buffer_margin = contents.buffer_margin;
-    unit.extra = contents.buffers + contents.buffer_margin;
+    unit.touched = bytes - std::min(bytes, unit.buffers);
+    unit.weights = unit.touched + unit.margin;
+    unit.extra = unit.buffers + unit.buffer_margin;
     const ModuleSpec* module = sizes_[node].module;
     if (module != nullptr && is_lookup(*module)) {
       const double row =
@@ -112,70 +110,52 @@ class Builder {
       const double rows = row * static_cast<double>(workload_.tokens);
       if (rows < static_cast<double>(bytes)) unit.touched = static_cast<Size>(rows);
     } else {
-      unit.operations = 2.0 * contents.elements * static_cast<double>(workload_.tokens);
+      unit.operations = 2.0 * elements * static_cast<double>(workload_.tokens);
     }
-    units.push_back(unit);
     if (is_block) blocks_.push_back(units.size() - 1);
   }
 
-  // Below it. Tensors come first, and a module without modules below it has few.
-  bool has_modules(Index node) const {
-    for (Index i = ModuleSizes::first_child(node); i < sizes_[node].end; ++i) {
-      if (sizes_[i].module != nullptr) return true;
-    }
-    return false;
-  }
-
-  struct Contents {
-    bool has_tensors = false;
-    Size piece = 0;       // the largest of tensors that one module owns
-    double elements = 0;  // of parameters
-    Size slots = 0;
-    Size margin = 0;
-    Size buffers = 0;  // that are not offloaded
-    Size buffer_margin = 0;
-  };
-
-  // A module's tensors follow it.
-  Contents contents_of(Index node) const {
-    Contents result;
+  // The pieces, slots, margins and buffers of the tensors below a node, and how many elements their
+  // parameters have; false when there is no tensor. A module's tensors follow it.
+  bool add_tensors(Index node, Unit* unit, double* elements) const {
+    bool any = false;
     Bits own = 0;
     Size own_slots = 0;
-    for (Index i = node; i < sizes_[node].end; ++i) {
-      const ModuleSizes::Node& item = sizes_[i];
+    const std::span nodes(sizes_.nodes());
+    for (const ModuleSizes::Node& item : nodes.subspan(node, nodes[node].end - node)) {
       if (item.module != nullptr) {
         own = 0;
         own_slots = 0;
         continue;
       }
-      result.has_tensors = true;
+      any = true;
       if (workload_.margins) {
-        add_with_margins(item, &result, &own_slots);
-        result.piece = std::max(result.piece, own_slots);
+        add_with_margins(item, unit, &own_slots);
+        unit->piece = std::max(unit->piece, own_slots);
       } else {
         own += item.bits;
-        result.piece = std::max(result.piece, to_size(whole_bytes(own)));
-        result.slots += to_size(whole_bytes(item.bits));
+        unit->piece = std::max(unit->piece, to_size(whole_bytes(own)));
+        unit->slots += to_size(whole_bytes(item.bits));
       }
       if (item.kind == ModuleSizes::Kind::kParameter) {
-        result.elements += static_cast<double>(item.elements);
+        *elements += static_cast<double>(item.elements);
       }
     }
-    return result;
+    return any;
   }
 
-  void add_with_margins(const ModuleSizes::Node& item, Contents* result, Size* own_slots) const {
+  void add_with_margins(const ModuleSizes::Node& item, Unit* unit, Size* own_slots) const {
     if (item.bits == 0 && item.elements > 0) return;  // counted elsewhere
     const Bytes counted = whole_bytes(item.bits);
     const Bytes bytes = stored_bytes(item);
     if (item.kind == ModuleSizes::Kind::kBuffer && !options_.offload_buffers) {
-      result->buffers += to_size(counted);
-      result->buffer_margin += to_size(resident_memory(bytes)) - to_size(counted);
+      unit->buffers += to_size(counted);
+      unit->buffer_margin += to_size(resident_memory(bytes)) - to_size(counted);
       return;
     }
-    result->margin += to_size(resident_memory(bytes)) - to_size(counted);
+    unit->margin += to_size(resident_memory(bytes)) - to_size(counted);
     *own_slots += to_size(slot_memory(bytes));
-    result->slots += to_size(slot_memory(bytes));
+    unit->slots += to_size(slot_memory(bytes));
   }
 
   const ModuleSizes& sizes_;
@@ -255,7 +235,7 @@ double linear_share(const ModuleSizes& sizes) {
   Bits linear = 0;
   Bits all = 0;
   for (const ModuleSizes::Node& node : sizes.nodes()) {
-    if (node.module == nullptr || !node.module->children.empty() || is_lookup(*node.module)) {
+    if (node.module == nullptr || node.divisible || is_lookup(*node.module)) {
       continue;
     }
     all += node.bits;
@@ -328,19 +308,13 @@ Bytes stored_bytes(const ModuleSizes::Node& tensor) {
   return tensor.dtype == Dtype::kBool ? tensor.elements : whole_bytes(tensor.bits);
 }
 
-Device device_of(const World& world, Choice choice) {
-  if (choice.store == Store::kRam) return kCpuDevice;
-  if (choice.store == Store::kDisk) return kDiskDevice;
-  return world.executors[choice.executor].device;
-}
-
 DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
                         bool clean) {
-  NodeMap map;
-  map.reserve(choices.size());
+  NodeMap map(model.keys.total());
+  std::size_t next = 0;
   for (std::size_t u = 0; u < choices.size(); ++u) {
     const Device device = device_of(model.world, choices[u]);
-    for (const Index key : model.keys[u]) map.push_back({key, device});
+    for (const Index key : model.keys[u]) map[next++] = {key, device};
   }
   const auto by_node = [](const NodeEntry& a, const NodeEntry& b) { return a.node < b.node; };
   if (!std::is_sorted(map.begin(), map.end(), by_node)) std::sort(map.begin(), map.end(), by_node);

@@ -29,18 +29,25 @@ class UnitKeys {
  public:
   using Index = ModuleSizes::Index;
 
-  std::size_t size() const { return begin_.size(); }
+  std::size_t size() const { return begin_.size() - 1; }
+  std::size_t total() const { return keys_.size(); }
   std::span<const Index> operator[](std::size_t unit) const {
-    const std::size_t end = unit + 1 < begin_.size() ? begin_[unit + 1] : keys_.size();
-    return std::span(keys_).subspan(begin_[unit], end - begin_[unit]);
+    return std::span(keys_).subspan(begin_[unit], begin_[unit + 1] - begin_[unit]);
   }
-  void start_unit() { begin_.push_back(static_cast<std::uint32_t>(keys_.size())); }
+  void reserve(std::size_t units) {
+    keys_.reserve(units);
+    begin_.reserve(units + 1);
+  }
+  void start_unit() { begin_.push_back(begin_.back()); }
   // To the last unit.
-  void add(Index key) { keys_.push_back(key); }
+  void add(Index key) {
+    keys_.push_back(key);
+    ++begin_.back();
+  }
 
  private:
   std::vector<Index> keys_;
-  std::vector<std::uint32_t> begin_;
+  std::vector<std::uint32_t> begin_{0};  // by unit, and where the last one ends
 };
 
 struct ModelWorld {
@@ -57,7 +64,11 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
 Bytes stored_bytes(const ModuleSizes::Node& tensor);
 
 // Where a unit's weights lie.
-Device device_of(const World& world, Choice choice);
+inline Device device_of(const World& world, Choice choice) {
+  if (choice.store == Store::kRam) return kCpuDevice;
+  if (choice.store == Store::kDisk) return kDiskDevice;
+  return world.executors[choice.executor].device;
+}
 DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
                         bool clean);
 

@@ -115,7 +115,8 @@ std::optional<Choices> balanced_choices(const World& world, bool low_first) {
 
 Choices sequential_choices(const World& world, int slots, std::uint8_t target, Size limit) {
   Choices choices(world.units.size());
-  const std::vector<std::uint8_t> gpus = by_index(world);
+  std::vector<std::uint8_t> gpus = by_index(world);
+  std::erase_if(gpus, [&](std::uint8_t e) { return !world.executors[e].holds_weights; });
   Size piece = 0;
   for (const Unit& unit : world.units) {
     if (unit.piece <= limit) piece = std::max(piece, unit.piece);
@@ -135,13 +136,13 @@ Choices sequential_choices(const World& world, int slots, std::uint8_t target, S
   }
   for (const std::uint32_t u : *units) {
     const Unit& unit = world.units[u];
-    const auto place = std::find_if(gpus.begin(), gpus.end(), [&](std::uint8_t e) {
-      return world.executors[e].holds_weights && unit.weights + unit.extra <= free[e];
-    });
-    if (place != gpus.end()) {
-      choices[u] = {*place, Store::kHere};
-      free[*place] -= unit.weights + unit.extra;
-      if (!world.executors[*place].device.is_accelerator()) ram -= unit.weights + unit.extra;
+    const Size needed = unit.weights + unit.extra;
+    std::size_t at = 0;
+    while (at < gpus.size() && needed > free[gpus[at]]) ++at;
+    if (at < gpus.size()) {
+      choices[u] = {gpus[at], Store::kHere};
+      free[gpus[at]] -= needed;
+      if (!world.has_gpu()) ram -= needed;
       continue;
     }
     choices[u] = {target, Store::kDisk};
@@ -156,8 +157,8 @@ Choices sequential_choices(const World& world, int slots, std::uint8_t target, S
 
 std::vector<Choices> all_on_disk(const World& world) {
   std::vector<Choices> result;
-  for (std::uint8_t e = 0; e < world.executors.size(); ++e) {
-    result.emplace_back(world.units.size(), Choice{e, Store::kDisk});
+  for (std::size_t e = 0; e < world.executors.size(); ++e) {
+    result.emplace_back(world.units.size(), Choice{static_cast<std::uint8_t>(e), Store::kDisk});
   }
   return result;
 }

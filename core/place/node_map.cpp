@@ -12,17 +12,14 @@ using Index = ModuleSizes::Index;
 class Namer {
  public:
   Namer(const ModuleSizes& sizes, const NodeMap& entries, bool clean)
-      : sizes_(sizes), entries_(entries), same_until_(entries.size()) {
-    for (std::size_t i = entries.size(); i-- > 0;) {
-      const bool same =
-          clean && i + 1 < entries.size() && entries[i].device == entries[i + 1].device;
-      same_until_[i] = same ? same_until_[i + 1] : static_cast<std::uint32_t>(i + 1);
-    }
-  }
+      : sizes_(sizes), entries_(entries), clean_(clean) {}
 
   DeviceMap run() && {
-    result_.reserve(entries_.size());
-    if (!entries_.empty()) add(ModuleSizes::kRoot, 0, entries_.size());
+    if (entries_.empty()) return {};
+    const auto count = static_cast<std::uint32_t>(entries_.size());
+    if (is_one(ModuleSizes::kRoot, 0, count)) return {{"", entries_[0].device}};
+    result_.reserve(count);
+    add_below(ModuleSizes::kRoot, 0, count);
     return whole_names_differ_ ? sorted(std::move(result_)) : std::move(result_);
   }
 
@@ -30,42 +27,60 @@ class Namer {
   // A child with its entries.
   struct Group {
     std::uint64_t start;  // of its name, so that most comparisons are of numbers
+    const std::string* segment;
     Index child;
-    std::size_t begin;
-    std::size_t end;
+    std::uint32_t begin;
+    std::uint32_t end;
   };
 
-  void add(Index node, std::size_t begin, std::size_t end) {
-    const bool together = end - begin > 1 && same_until_[begin] >= end;
-    if (together || entries_[begin].node == node) {
-      result_.emplace_back(path_, entries_[begin].device);
-      return;
+  static bool before(const Group& a, const Group& b) {
+    return a.start != b.start ? a.start < b.start : *a.segment < *b.segment;
+  }
+
+  // Whether the entries become one.
+  bool is_one(Index node, std::uint32_t begin, std::uint32_t end) const {
+    if (end - begin == 1) return entries_[begin].node == node;
+    for (std::uint32_t i = begin + 1; clean_ && i < end; ++i) {
+      if (entries_[i].device != entries_[begin].device) return false;
     }
+    return clean_;
+  }
+
+  void add_below(Index node, std::uint32_t begin, std::uint32_t end) {
     const std::size_t first = groups_.size();
+    bool in_order = true;
     for (Index child = ModuleSizes::first_child(node); begin < end; child = sizes_.next(child)) {
-      const std::size_t group = begin;
-      while (begin < end && entries_[begin].node < sizes_[child].end) ++begin;
-      if (begin > group) groups_.push_back({start_of(child), child, group, begin});
+      const Index below = sizes_[child].end;
+      if (entries_[begin].node >= below) continue;
+      Group& group = groups_.emplace_back();
+      group.segment = sizes_[child].segment;
+      group.start = start_of(*group.segment);
+      group.child = child;
+      in_order = in_order && (groups_.size() == first + 1 || before(*(&group - 1), group));
+      group.begin = begin;
+      while (begin < end && entries_[begin].node < below) ++begin;
+      group.end = begin;
     }
-    std::sort(groups_.begin() + static_cast<std::ptrdiff_t>(first), groups_.end(),
-              [&](const Group& a, const Group& b) {
-                if (a.start != b.start) return a.start < b.start;
-                return *sizes_[a.child].segment < *sizes_[b.child].segment;
-              });
     const std::size_t last = groups_.size();
-    const std::size_t length = path_.size();
+    if (!in_order) {
+      std::sort(groups_.begin() + static_cast<std::ptrdiff_t>(first), groups_.end(), before);
+    }
+    const std::size_t length = path_.length();
     for (std::size_t i = first; i < last; ++i) {
-      const Group group = groups_[i];
-      if (node != ModuleSizes::kRoot) path_ += '.';
-      path_ += *sizes_[group.child].segment;
-      add(group.child, group.begin, group.end);
-      path_.resize(length);
+      const Group& group = groups_[i];
+      path_.add(*group.segment);
+      if (is_one(group.child, group.begin, group.end)) {
+        result_.emplace_back(path_.text(), entries_[group.begin].device);
+      } else {
+        path_.add_dot();
+        add_below(group.child, group.begin, group.end);
+      }
+      path_.cut(length);
     }
     groups_.resize(first);
   }
 
-  std::uint64_t start_of(Index child) {
-    const std::string& segment = *sizes_[child].segment;
+  std::uint64_t start_of(const std::string& segment) {
     std::uint64_t start = 0;
     unsigned shift = 64;
     for (const char c : segment) {
@@ -79,9 +94,9 @@ class Namer {
 
   const ModuleSizes& sizes_;
   const NodeMap& entries_;
-  std::vector<std::uint32_t> same_until_;  // by entry: up to where the device stays the same
-  std::vector<Group> groups_;              // of every module on the path
-  std::string path_;
+  const bool clean_;
+  std::vector<Group> groups_;  // of every module on the path
+  Path path_;
   bool whole_names_differ_ = false;
   DeviceMap result_;
 };
@@ -91,25 +106,25 @@ class Namer {
 void Names::enter(Index module) {
   while (!steps_.empty() &&
          !(steps_.back().module <= module && module < sizes_[steps_.back().module].end)) {
-    path_.resize(steps_.back().length);
+    path_.cut(steps_.back().length);
     steps_.pop_back();
   }
   if (module == ModuleSizes::kRoot || (!steps_.empty() && steps_.back().module == module)) return;
   enter(sizes_[module].parent);
-  steps_.push_back({module, path_.size()});
-  path_ += *sizes_[module].segment;
-  path_ += '.';
+  steps_.push_back({module, path_.length()});
+  path_.add(*sizes_[module].segment);
+  path_.add_dot();
 }
 
 std::string Names::operator()(Index node) {
   if (node == ModuleSizes::kRoot) return {};
-  enter(sizes_[node].parent);
-  const std::string& segment = *sizes_[node].segment;
-  std::string name;
-  name.reserve(path_.size() + segment.size());
-  name += path_;
-  name += segment;
-  return name;
+  const Index parent = sizes_[node].parent;
+  if (steps_.empty() || steps_.back().module != parent) enter(parent);
+  const std::size_t length = path_.length();
+  path_.add(*sizes_[node].segment);
+  const std::string_view name = path_.text();
+  path_.cut(length);
+  return std::string(name);
 }
 
 DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean) {

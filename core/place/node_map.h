@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "haul/device_map.h"
@@ -16,6 +17,27 @@ struct NodeEntry {
 };
 // In the order of the nodes; none stands below another.
 using NodeMap = std::vector<NodeEntry>;
+
+// A name that grows and shrinks at its end.
+class Path {
+ public:
+  std::size_t length() const { return length_; }
+  std::string_view text() const { return std::string_view(room_).substr(0, length_); }
+  void add(std::string_view part) {
+    const std::size_t end = length_ + part.size();
+    if (end >= room_.size()) room_.resize(2 * end + 1);  // a dot has room too
+    char* to = room_.data() + length_;
+    for (const char c : part) *to++ = c;  // parts are short
+    length_ = end;
+  }
+  // Behind a part.
+  void add_dot() { room_[length_++] = '.'; }
+  void cut(std::size_t length) { length_ = length; }
+
+ private:
+  std::string room_;
+  std::size_t length_ = 0;
+};
 
 // ModuleSizes::name, quick for many nodes in order: neighbours share most of their path.
 class Names {
@@ -36,7 +58,7 @@ class Names {
 
   const ModuleSizes& sizes_;
   std::vector<Step> steps_;  // the modules on the path
-  std::string path_;         // with a dot at its end
+  Path path_;                // with a dot at its end
 };
 
 // Sorted by name; cleaned as clean_device_map does it, or as it is. In about linear time.

@@ -23,8 +23,10 @@ std::optional<Choices> fastest(const World& world, double bound,
                                const std::function<std::vector<Choices>()>& more) {
   Best best(world, bound);
   offer_resident(world, &best);
-  for (const Size limit : piece_limits(world)) {
-    if (!best.proven()) offer_sequential(world, 2, limit, &best);
+  offer_sequential(world, 2, kNoLimit, &best);
+  if (!best.proven()) {
+    const Size limit = piece_limits(world).back();
+    if (limit < kNoLimit) offer_sequential(world, 2, limit, &best);
   }
   if (!best.proven()) offer_fast(world, &best);
   for (const int slots : {0, 1}) {
@@ -58,7 +60,8 @@ bool is_small(const World& world) {
 
 std::optional<Placement> place(const World& world, MapMode mode,
                                const std::function<std::vector<Choices>()>& more) {
-  const double bound = lower_bound(world);
+  const UnitKinds kinds = kinds_of(world);
+  const double bound = lower_bound(world, kinds);
   std::optional<Choices> best;
   if (mode == MapMode::kSequential) {
     Best first(world, bound);
@@ -77,7 +80,6 @@ std::optional<Placement> place(const World& world, MapMode mode,
     searched = true;
   }
   if (!best) return std::nullopt;
-  const UnitKinds kinds = kinds_of(world);
   if (mode != MapMode::kSequential) gather_runs(world, kinds, &*best);
   Placement result{std::move(*best), {}, searched, bound};
   result.timing = predict(world, result.choices);

@@ -15,11 +15,13 @@
 namespace haul {
 namespace {
 
+using core::Choice;
 using core::Choices;
 using core::Executor;
 using core::ModelWorld;
 using core::plan_workload;
 using core::prompt_workload;
+using core::Run;
 using core::Store;
 using core::Timing;
 using core::Workload;
@@ -65,15 +67,37 @@ core::Size bytes_of(const core::Unit& unit) {
   return unit.weights - unit.margin + unit.buffers;
 }
 
+std::vector<Run> runs_of(const World& world, const Choices& choices) {
+  std::vector<Run> runs;
+  core::UnitOrder room;
+  const core::UnitOrder& units = first_uses(world, &room);
+  for (std::size_t i = 0; i < units.size();) {
+    const std::size_t begin = i;
+    const Choice choice = choices[units[i]];
+    core::Unit sum;
+    for (; i < units.size() && choices[units[i]] == choice; ++i) {
+      const core::Unit& unit = world.units[units[i]];
+      sum.weights += unit.weights;
+      sum.extra += unit.extra;
+      sum.margin += unit.margin;
+      sum.buffers += unit.buffers;
+      sum.buffer_margin += unit.buffer_margin;
+      sum.slots += unit.slots;
+    }
+    runs.push_back({choice, units[begin], units[i - 1], static_cast<std::int64_t>(i - begin), sum});
+  }
+  return runs;
+}
+
 // All weights are read from disk once; those of GPUs go over their links at the same time.
-Prediction load_prediction(const World& world, const Choices& choices) {
+Prediction load_prediction(const World& world, const std::vector<Run>& runs) {
   core::Size all = 0;
   std::vector<core::Size> here(world.executors.size());
-  for (std::size_t u = 0; u < choices.size(); ++u) {
-    if (choices[u].store == Store::kDisk) continue;
-    const core::Size bytes = bytes_of(world.units[u]);
-    all += bytes;
-    if (choices[u].store == Store::kHere) here[choices[u].executor] += bytes;
+  for (const Run& run : runs) {
+    if (run.choice.store == Store::kDisk) continue;
+    const core::Size weights = bytes_of(run.sum);
+    all += weights;
+    if (run.choice.store == Store::kHere) here[run.choice.executor] += weights;
   }
   Prediction result{static_cast<double>(all) / world.disk_bandwidth, "disk"};
   for (std::size_t e = 0; e < here.size(); ++e) {
@@ -87,34 +111,18 @@ Prediction load_prediction(const World& world, const Choices& choices) {
 }
 
 std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes,
-                               const Choices& choices) {
-  const World& world = model.world;
-  struct Run {
-    std::uint32_t first;
-    std::uint32_t last;
-    std::int64_t count = 1;
-    core::Size weights = 0;
-  };
-  std::vector<Run> runs;
-  core::UnitOrder room;
-  for (const std::uint32_t u : first_uses(world, &room)) {
-    if (runs.empty() || !(choices[u] == choices[runs.back().last])) runs.push_back({u, u, 0, 0});
-    Run& run = runs.back();
-    run.last = u;
-    run.weights += bytes_of(world.units[u]);
-    ++run.count;
-  }
+                               const std::vector<Run>& runs) {
   core::Names names(sizes);
-  std::vector<PlanStep> steps(runs.size());
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Run& run = runs[i];
-    PlanStep& step = steps[i];
+  std::vector<PlanStep> steps;
+  steps.reserve(runs.size());
+  for (const Run& run : runs) {
+    PlanStep& step = steps.emplace_back();
     step.first = names(model.keys[run.first].front());
     step.last = run.count == 1 ? step.first : names(model.keys[run.last].front());
     step.count = run.count;
-    step.lies = device_of(world, choices[run.first]);
-    step.runs_on = world.executors[choices[run.first].executor].device;
-    step.weights = static_cast<Bytes>(run.weights);
+    step.lies = device_of(model.world, run.choice);
+    step.runs_on = model.world.executors[run.choice.executor].device;
+    step.weights = static_cast<Bytes>(bytes_of(run.sum));
   }
   return steps;
 }
@@ -191,13 +199,14 @@ void fill(const Description& description, const PlanRequest& request, const Prof
           const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
           const Timing& timing, Plan* plan) {
   const Workload load = plan_workload(description, request);
+  const std::vector<Run> runs = runs_of(model.world, choices);
   plan->fits = timing.fits;
-  plan->steps = steps_of(model, sizes, choices);
-  plan->devices = core::devices_of(model.world, choices, timing, plan->memory, load);
-  plan->load = load_prediction(model.world, choices);
+  plan->steps = steps_of(model, sizes, runs);
+  plan->devices = core::devices_of(model.world, runs, timing, plan->memory, load);
+  plan->load = load_prediction(model.world, runs);
   plan->token = prediction(model.world, choices, timing);
-  const bool helped = std::any_of(choices.begin(), choices.end(), [&](const core::Choice& choice) {
-    return choice.store == Store::kRam && model.world.executors[choice.executor].link > 0;
+  const bool helped = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
+    return run.choice.store == Store::kRam && model.world.executors[run.choice.executor].link > 0;
   });
   if (helped) plan->cpu_share = model.world.cpu_share;
   const bool generates = description.dimensions && description.dimensions->causal;
@@ -253,7 +262,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   }
   if (choices && !timing) {
     timing = predict(model.world, *choices);
-    plan.best_possible = lower_bound(model.world);
+    plan.best_possible = lower_bound(model.world, kinds_of(model.world));
   }
   if (choices) fill(description, request, profile, sizes, model, *choices, *timing, &plan);
   if (request.given_map || request.planner == Planner::kAccelerate) {

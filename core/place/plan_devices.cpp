@@ -22,19 +22,19 @@ struct Share {
   std::array<Bytes, 3> margins{};
 };
 
-std::vector<Share> shares_of(const World& world, const Choices& choices) {
+std::vector<Share> shares_of(const World& world, const std::vector<Run>& runs) {
   std::vector<Share> shares(world.executors.size());
-  for (std::size_t u = 0; u < choices.size(); ++u) {
-    const Unit& unit = world.units[u];
-    const auto store = static_cast<std::size_t>(choices[u].store);
-    Share& share = shares[choices[u].executor];
+  for (const Run& run : runs) {
+    const Unit& unit = run.sum;
+    const auto store = static_cast<std::size_t>(run.choice.store);
+    Share& share = shares[run.choice.executor];
     share.busy = true;
     share.kv += static_cast<Bytes>(unit.extra - unit.buffers - unit.buffer_margin);
     share.buffers += static_cast<Bytes>(unit.buffers);
     share.buffer_margins += static_cast<Bytes>(unit.buffer_margin);
     share.weights[store] += static_cast<Bytes>(unit.weights - unit.margin);
     share.margins[store] += static_cast<Bytes>(unit.margin);
-    if (choices[u].store != Store::kHere) share.slots += static_cast<Bytes>(unit.slots);
+    if (run.choice.store != Store::kHere) share.slots += static_cast<Bytes>(unit.slots);
   }
   return shares;
 }
@@ -50,8 +50,9 @@ Device first_device(const DeviceMap& map) {
 
 }  // namespace
 
-std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, const Timing& timing,
-                                   const MaxMemory& memory, const Workload& load) {
+std::vector<PlanDevice> devices_of(const World& world, const std::vector<Run>& runs,
+                                   const Timing& timing, const MaxMemory& memory,
+                                   const Workload& load) {
   std::vector<PlanDevice> devices;
   const auto at = [&](Device device) -> PlanDevice& {
     for (PlanDevice& item : devices) {
@@ -62,7 +63,7 @@ std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, c
     return devices.back();
   };
   for (const Budget& item : memory) at(item.device).budget = item.bytes();
-  const std::vector<Share> shares = shares_of(world, choices);
+  const std::vector<Share> shares = shares_of(world, runs);
   for (std::size_t e = 0; e < shares.size(); ++e) {
     const Share& share = shares[e];
     if (!share.busy) continue;

@@ -9,8 +9,18 @@
 
 namespace haul::core {
 
-std::vector<PlanDevice> devices_of(const World& world, const Choices& choices, const Timing& timing,
-                                   const MaxMemory& memory, const Workload& load);
+// Consecutive units with the same choice.
+struct Run {
+  Choice choice;
+  std::uint32_t first;
+  std::uint32_t last;
+  std::int64_t count;
+  Unit sum;  // of what they take
+};
+
+std::vector<PlanDevice> devices_of(const World& world, const std::vector<Run>& runs,
+                                   const Timing& timing, const MaxMemory& memory,
+                                   const Workload& load);
 
 // Of a map that was not made here: what it puts where, and the room its planner kept. With margins,
 // also what a run takes on the device that it begins with; but no room for weights that are copied.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "core/place/construct.h"
@@ -84,25 +82,6 @@ void improve(const World& world, Choices* choices, std::size_t tries) {
   }
 }
 
-UnitKinds kinds_of(const World& world) {
-  const auto weigh = [](const Unit& unit) {
-    return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
-  };
-  std::map<decltype(weigh(Unit{})), std::uint32_t> known;
-  UnitKinds kinds;
-  kinds.of.resize(world.units.size());
-  for (std::size_t u = 0; u < kinds.of.size(); ++u) {
-    if (u > 0 && world.units[u] == world.units[u - 1]) {
-      kinds.of[u] = kinds.of[u - 1];
-      continue;
-    }
-    const auto number = static_cast<std::uint32_t>(known.size());
-    kinds.of[u] = known.emplace(weigh(world.units[u]), number).first->second;
-  }
-  kinds.count = known.size();
-  return kinds;
-}
-
 namespace {
 
 // The choices of equal units, those of each executor together, in the order of `ranks`.
@@ -130,12 +109,12 @@ Choices gathered(const World& world, const Choices& choices, const UnitKinds& ki
 }  // namespace
 
 void gather_runs(const World& world, const UnitKinds& kinds, Choices* choices) {
-  std::vector<bool> busy(world.executors.size());
-  for (const Choice choice : *choices) busy[choice.executor] = true;
-  const auto used = std::count(busy.begin(), busy.end(), true);
+  std::vector<char> busy(world.executors.size());
+  for (const Choice choice : *choices) busy[choice.executor] = 1;
+  const auto used = std::count(busy.begin(), busy.end(), 1);
   int hops = hops_of(world, *choices);
   if (hops < used) return;
-  const bool cpu = world.computes_on_cpu() && busy.back();
+  const bool cpu = world.computes_on_cpu() && busy.back() != 0;
   for (const bool cpu_first : {true, false}) {
     if ((cpu_first && !cpu) || hops < used) continue;
     std::vector<std::size_t> ranks(world.executors.size());
@@ -152,53 +131,60 @@ void gather_runs(const World& world, const UnitKinds& kinds, Choices* choices) {
 
 void spread_evenly(const World& world, const UnitKinds& kinds, const std::vector<int>& slots,
                    Choices* choices) {
-  // Of one kind of units in one row: how many lie where, and in parts of `total` how far each kind
-  // of store is behind its share.
+  // Of one kind of units in one row: how many lie where.
   struct Shares {
     std::int64_t total = 0;
+    std::int64_t seen = 0;
     std::array<std::int64_t, 3> count{};
-    std::array<std::int64_t, 3> behind{};
     std::array<std::int64_t, 3> left{};
     std::size_t store = 0;  // of the group that is being placed
-    std::int64_t more = 0;  // units in it
+    std::int64_t size = 0;  // of a group, in units
+    std::int64_t more = 0;  // units to come in this one
+
+    // In parts of `total`, how far a kind of store is behind its share.
+    std::int64_t behind(std::size_t kind) const {
+      return seen * count[kind] - (count[kind] - left[kind]) * total;
+    }
   };
   UnitOrder room;
   const UnitOrder& units = first_uses(world, &room);
   std::vector<Shares> shares(kinds.count);
   for (std::size_t begin = 0, end = 0; begin < units.size(); begin = end) {
-    const std::uint8_t executor = (*choices)[units[begin]].executor;
+    const Choice first = (*choices)[units[begin]];
     bool mixed = false;
     for (end = begin; end < units.size(); ++end) {
       const Choice choice = (*choices)[units[end]];
-      if (choice.executor != executor) break;
-      Shares& share = shares[kinds.of[units[end]]];
-      ++share.total;
-      const std::int64_t count = ++share.count[static_cast<std::size_t>(choice.store)];
-      share.left = share.count;
-      mixed = mixed || count < share.total;
+      if (choice.executor != first.executor) break;
+      mixed = mixed || choice.store != first.store;
     }
-    for (std::size_t i = begin; i < end && mixed; ++i) {
+    if (!mixed) continue;
+    for (std::size_t i = begin; i < end; ++i) {
+      Shares& share = shares[kinds.of[units[i]]];
+      ++share.count[static_cast<std::size_t>((*choices)[units[i]].store)];
+    }
+    for (std::size_t i = begin; i < end; ++i) {
       const Unit& unit = world.units[units[i]];
       Shares& share = shares[kinds.of[units[i]]];
-      for (std::size_t store = 0; store < 3; ++store) share.behind[store] += share.count[store];
+      if (share.seen == 0) {
+        share.total = share.count[0] + share.count[1] + share.count[2];
+        share.left = share.count;
+        const Size together = slots[first.executor] * unit.piece;
+        share.size = std::max<Size>(1, together / std::max<Size>(1, unit.weights));
+      }
+      ++share.seen;
       if (share.more == 0 || share.left[share.store] == 0) {
         std::size_t furthest = 3;
         for (std::size_t store = 0; store < 3; ++store) {
           if (share.left[store] == 0) continue;
-          if (furthest == 3 || share.behind[store] > share.behind[furthest]) furthest = store;
+          if (furthest == 3 || share.behind(store) > share.behind(furthest)) furthest = store;
         }
         share.store = furthest;
-        share.more =
-            std::max<Size>(1, slots[executor] * unit.piece / std::max<Size>(1, unit.weights));
+        share.more = share.size;
       }
       --share.more;
-      share.behind[share.store] -= share.total;
       --share.left[share.store];
       (*choices)[units[i]].store = static_cast<Store>(share.store);
-    }
-    for (std::size_t i = begin; i < end; ++i) {
-      Shares& share = shares[kinds.of[units[i]]];
-      if (share.total > 0) share = {};
+      if (share.seen == share.total) share = {};
     }
   }
 }

@@ -14,13 +14,6 @@ namespace haul::core {
 // it costs no time. `tries` bounds the moves looked at.
 void improve(const World& world, Choices* choices, std::size_t tries);
 
-// Numbers for units, the same for equal ones.
-struct UnitKinds {
-  std::vector<std::uint32_t> of;  // by unit
-  std::size_t count = 0;
-};
-UnitKinds kinds_of(const World& world);
-
 // Equal units trade places so that each executor has its work in one run, where that saves hops.
 void gather_runs(const World& world, const UnitKinds& kinds, Choices* choices);
 

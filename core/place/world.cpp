@@ -1,6 +1,8 @@
 #include "core/place/world.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace haul::core {
 
@@ -19,9 +21,23 @@ std::vector<Choice> allowed_choices(const World& world) {
   return result;
 }
 
-double compute_seconds(const Unit& unit, const Executor& executor) {
-  return std::max(static_cast<double>(unit.touched) / executor.bandwidth,
-                  unit.operations / executor.speed);
+UnitKinds kinds_of(const World& world) {
+  const auto weigh = [](const Unit& unit) {
+    return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
+  };
+  std::map<decltype(weigh(Unit{})), std::uint32_t> known;
+  UnitKinds kinds;
+  kinds.of.resize(world.units.size());
+  std::uint32_t kind = 0;
+  for (std::size_t u = 0; u < kinds.of.size(); ++u) {
+    if (u == 0 || weigh(world.units[u]) != weigh(world.units[u - 1])) {
+      const auto number = static_cast<std::uint32_t>(known.size());
+      kind = known.emplace(weigh(world.units[u]), number).first->second;
+    }
+    kinds.of[u] = kind;
+  }
+  kinds.count = known.size();
+  return kinds;
 }
 
 double copy_seconds(const World& world, Size weights, Choice choice) {
@@ -42,10 +58,12 @@ namespace {
 // What the choices put on one executor.
 struct Load {
   bool busy = false;
-  Size resident = 0;  // weights and KV cache
+  Size here = 0;
   Size from_ram = 0;
   Size from_disk = 0;
+  Size extra = 0;
   Size piece = 0;  // the largest that is copied
+  double compute = 0;
 };
 
 // Two slots where they fit, else one; false when not even that fits.
@@ -73,9 +91,13 @@ bool give_slots(const World& world, const std::vector<Load>& loads, Timing* timi
 }  // namespace
 
 int hops_of(const World& world, const Choices& choices) {
+  if (world.order.empty()) return 0;
   int hops = 0;
-  for (std::size_t i = 1; i < world.order.size(); ++i) {
-    if (choices[world.order[i]].executor != choices[world.order[i - 1]].executor) ++hops;
+  std::uint8_t last = choices[world.order[0]].executor;
+  for (const std::uint32_t u : world.order) {
+    const std::uint8_t executor = choices[u].executor;
+    hops += executor != last ? 1 : 0;
+    last = executor;
   }
   return hops;
 }
@@ -88,31 +110,40 @@ Timing predict(const World& world, const Choices& choices) {
   timing.slot_bytes.resize(count);
   timing.used.resize(count);
   std::vector<Load> loads(count);
-  // Of equal units in a row with equal choices only the first is looked at closely.
-  double compute = 0;
-  for (std::size_t u = 0; u < world.units.size(); ++u) {
-    const Unit& unit = world.units[u];
-    const Choice choice = choices[u];
-    const bool again = u > 0 && choice.executor == choices[u - 1].executor &&
-                       unit.touched == world.units[u - 1].touched &&
-                       unit.operations == world.units[u - 1].operations;
-    if (!again) compute = compute_seconds(unit, world.executors[choice.executor]);
-    timing.chain += compute;
-    if (world.executors[choice.executor].device == kCpuDevice) timing.on_cpu += compute;
-    Load& load = loads[choice.executor];
+  const std::size_t units = world.units.size();
+  double chain = 0;
+  for (std::size_t u = 0; u < units;) {
+    const std::uint8_t e = choices[u].executor;
+    Load load = loads[e];
     load.busy = true;
-    load.resident += unit.extra;
-    if (choice.store == Store::kHere) {
-      load.resident += unit.weights;
-    } else {
-      (choice.store == Store::kRam ? load.from_ram : load.from_disk) += unit.weights;
-      load.piece = std::max(load.piece, unit.piece);
+    // Of equal units in a row only the first is looked at closely.
+    const Unit* first = nullptr;
+    double compute = 0;
+    for (; u < units && choices[u].executor == e; ++u) {
+      const Unit& unit = world.units[u];
+      if (first == nullptr || unit.touched != first->touched ||
+          unit.operations != first->operations) {
+        first = &unit;
+        compute = compute_seconds(unit, world.executors[e]);
+      }
+      chain += compute;
+      load.compute += compute;
+      load.extra += unit.extra;
+      if (choices[u].store == Store::kHere) {
+        load.here += unit.weights;
+      } else {
+        (choices[u].store == Store::kRam ? load.from_ram : load.from_disk) += unit.weights;
+        load.piece = std::max(load.piece, unit.piece);
+      }
     }
+    loads[e] = load;
   }
+  timing.chain = chain;
+  if (world.computes_on_cpu()) timing.on_cpu = loads.back().compute;
   for (std::size_t e = 0; e < count; ++e) {
     const Load& load = loads[e];
     const Executor& executor = world.executors[e];
-    timing.used[e] = load.resident + (load.busy ? executor.fixed : 0);
+    timing.used[e] = load.here + load.extra + (load.busy ? executor.fixed : 0);
     timing.ram_used += load.from_ram;
     timing.disk_used += load.from_disk;
     const double copied = static_cast<double>(load.from_ram + load.from_disk);

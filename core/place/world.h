@@ -18,6 +18,7 @@
 // (a module that owns tensors) that is copied to it. They do not hide behind runs of units that the
 // CPU computes: the slots are full long before such a run ends.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -74,6 +75,13 @@ struct World {
   bool has_gpu() const { return !executors.empty() && executors.front().device.is_accelerator(); }
 };
 
+// Numbers for units, the same for those of which it makes no difference which lies where.
+struct UnitKinds {
+  std::vector<std::uint32_t> of;  // by unit
+  std::size_t count = 0;
+};
+UnitKinds kinds_of(const World& world);
+
 struct Choice {
   std::uint8_t executor = 0;
   Store store = Store::kHere;
@@ -99,7 +107,10 @@ struct Timing {
 
 // Every choice that the world allows for a unit.
 std::vector<Choice> allowed_choices(const World& world);
-double compute_seconds(const Unit& unit, const Executor& executor);
+inline double compute_seconds(const Unit& unit, const Executor& executor) {
+  return std::max(static_cast<double>(unit.touched) / executor.bandwidth,
+                  unit.operations / executor.speed);
+}
 // Of copies, from where the choice keeps weights to its executor.
 double copy_seconds(const World& world, Size weights, Choice choice);
 // What the copies to a GPU take, beside so much work of the CPU.
@@ -108,6 +119,6 @@ double link_seconds(const Executor& executor, double copied, double on_cpu);
 int hops_of(const World& world, const Choices& choices);
 Timing predict(const World& world, const Choices& choices);
 // No choice of places that fits can be faster; docs/guide/plan.md has the proof.
-double lower_bound(const World& world);
+double lower_bound(const World& world, const UnitKinds& kinds);
 
 }  // namespace haul::core

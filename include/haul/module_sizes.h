@@ -63,7 +63,8 @@ class ModuleSizes {
     Index parent;                // of the root: itself
     Index end;                   // one past the last node below this one
     Kind kind;
-    Dtype dtype;  // of a tensor, its own
+    Dtype dtype;     // of a tensor, its own
+    bool divisible;  // a module with modules below it
   };
 
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -74,7 +74,7 @@ void expect_best(const World& world) {
   if (!best.fits) return;
   ASSERT_TRUE(placed->timing.fits);
   ASSERT_NEAR(placed->timing.seconds, best.seconds, 1e-9 * best.seconds);
-  ASSERT_LE(lower_bound(world), best.seconds * (1 + 1e-9));
+  ASSERT_LE(lower_bound(world, kinds_of(world)), best.seconds * (1 + 1e-9));
   const auto balanced = place(world, MapMode::kBalanced);
   ASSERT_TRUE(balanced.has_value());
   if (best.fullest_gpu < std::numeric_limits<double>::infinity()) {
@@ -197,7 +197,7 @@ TEST(Place, IsCloseToItsBoundOnLargeWorlds) {
     world.hop = 1e-4;
     const auto placed = place(world, MapMode::kAuto);
     ASSERT_TRUE(placed.has_value());
-    ASSERT_EQ(placed->bound, lower_bound(world));
+    ASSERT_EQ(placed->bound, lower_bound(world, kinds_of(world)));
     ASSERT_GE(placed->timing.seconds, placed->bound * (1 - 1e-9));
     ratios.push_back(placed->timing.seconds / placed->bound);
   }
