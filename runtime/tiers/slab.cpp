@@ -1,9 +1,11 @@
 #include "runtime/tiers/slab.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +18,8 @@ namespace haul::runtime {
 
 namespace {
 
+const Bytes kPage = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+
 void* map(void* place, Bytes size, int flags, const SharedPart& shared) {
   void* const memory = mmap(place, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE,
                             shared.descriptor, static_cast<off_t>(shared.offset));
@@ -23,6 +27,28 @@ void* map(void* place, Bytes size, int flags, const SharedPart& shared) {
     throw Error(ErrorKind::kResource, fmt::format("cannot allocate {} of RAM: {}",
                                                   format_bytes(size), std::strerror(errno)));
   }
+  return memory;
+}
+
+// Where huge pages of shared memory may lie.
+void* map_shared(Bytes size, const SharedPart& shared) {
+  const Bytes room = size + core::kHugePage;
+  void* const reserved = map(nullptr, room, MAP_PRIVATE | MAP_ANONYMOUS, {});
+  auto* const begin = static_cast<std::byte*>(reserved);
+  void* memory = reserved;
+  std::size_t left = room;
+  std::align(core::kHugePage, size, memory, left);
+  try {
+    map(memory, size, MAP_SHARED | MAP_FIXED, shared);
+  } catch (...) {
+    munmap(reserved, room);
+    throw;
+  }
+  auto* const placed = static_cast<std::byte*>(memory);
+  std::byte* const end = placed + (size + kPage - 1) / kPage * kPage;
+  if (placed > begin) munmap(begin, static_cast<std::size_t>(placed - begin));
+  if (end < begin + room) munmap(end, static_cast<std::size_t>(begin + room - end));
+  core::join_shared_pages(memory, size);
   return memory;
 }
 
@@ -36,9 +62,13 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
     data_ = static_cast<std::byte*>(allocate_on_gpu(device.index(), size));
     return;
   }
-  const int flags = shared.descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  data_ = static_cast<std::byte*>(map(nullptr, size, flags, shared));
-  core::prefer_huge_pages(data_, size);  // small ones keep a disk's reads waiting
+  // Small pages keep a disk's reads waiting.
+  if (shared.descriptor < 0) {
+    data_ = static_cast<std::byte*>(map(nullptr, size, MAP_PRIVATE | MAP_ANONYMOUS, shared));
+    core::prefer_huge_pages(data_, size);
+  } else {
+    data_ = static_cast<std::byte*>(map_shared(size, shared));
+  }
   if (!pinned) return;
   try {
     pin(data_, size);

@@ -13,7 +13,8 @@
 
 namespace haul::runtime {
 
-// A part of host memory that several processes map, from a page of it on.
+// A part of host memory that several processes map. It may have huge pages where it begins at a
+// multiple of them.
 struct SharedPart {
   int descriptor = -1;  // below 0: none
   Bytes offset = 0;

@@ -1,6 +1,7 @@
 #include "core/base/pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -51,6 +52,20 @@ TEST_F(Pages, KeepWhatTheyHold) {
 TEST_F(Pages, OfARangeThatHoldsNoWholeOneStay) {
   bring_pages(memory + 1, kPage);
   EXPECT_EQ(resident(), 0U);
+}
+
+TEST(SharedPages, AreJoinedAndKeepWhatTheyHold) {
+  const int descriptor = memfd_create("pages", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(descriptor, kSize), 0);
+  auto* const memory =
+      static_cast<char*>(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
+  memory[kSize / 2] = 7;
+  join_shared_pages(memory, kSize);
+  for (std::size_t i = 0; i < kSize; ++i) {
+    ASSERT_EQ(memory[i], i == kSize / 2 ? 7 : 0) << i;
+  }
+  munmap(memory, kSize);
+  close(descriptor);
 }
 
 }  // namespace
