@@ -44,8 +44,8 @@ HWY_INLINE hn::Vec<Floats> load_rest(Floats d, const T* from, std::size_t count)
 // Sums that are kept in registers at once: enough to wait for none of them.
 constexpr std::size_t kSums = HWY_ARCH_ARM ? 16 : 8;
 
-// Bytes ahead of what is read that memory is asked for; 0: the CPU knows better.
-constexpr std::size_t kAhead = HWY_ARCH_X86 ? 1024 : 0;
+// Bytes ahead of what is read that memory is asked for.
+constexpr std::size_t kAhead = HWY_ARCH_X86 ? 1024 : 2048;
 constexpr std::size_t kLine = 64;  // bytes
 
 template <typename T>
@@ -57,11 +57,9 @@ HWY_INLINE float product(const T* HWY_RESTRICT row, const float* HWY_RESTRICT ve
   for (auto& sum : sums) sum = hn::Zero(d);
   std::size_t i = 0;
   for (; i + kSums * lanes <= width; i += kSums * lanes) {
-    if constexpr (kAhead > 0) {
-      const auto* const ahead = reinterpret_cast<const std::uint8_t*>(row + i) + kAhead;
-      for (std::size_t byte = 0; byte < kSums * lanes * sizeof(T); byte += kLine) {
-        hwy::Prefetch(ahead + byte);
-      }
+    const auto* const ahead = reinterpret_cast<const std::uint8_t*>(row + i) + kAhead;
+    for (std::size_t byte = 0; byte < kSums * lanes * sizeof(T); byte += kLine) {
+      hwy::Prefetch(ahead + byte);
     }
     for (std::size_t s = 0; s < kSums; ++s) {
       const std::size_t at = i + s * lanes;

@@ -71,11 +71,26 @@ class C10dGroup final : public Group {
     }
     while (sends_.size() > kMostSends) finish_send();
   }
-  void receive(const at::Tensor& tensor, int from) override {
+  void receive(const at::Tensor& tensor, int from) override { begin_receive(tensor, from)(); }
+  std::function<void()> begin_receive(const at::Tensor& tensor, int from) override {
     std::vector<at::Tensor> bytes{bytes_of(tensor)};  // the same memory, unless it lies elsewhere
-    finish(fmt::format("receiving from process {}", from),
-           [&] { return backend_->recv(bytes, from, 0); });
-    if (!bytes[0].is_alias_of(tensor)) tensor.copy_(as(bytes[0], tensor));
+    const std::string doing = fmt::format("receiving from process {}", from);
+    const auto start = [this, from](std::vector<at::Tensor>& to) {
+      return backend_->recv(to, from, 0);
+    };
+    c10::intrusive_ptr<c10d::Work> work;
+    // On a GPU what is begun keeps what comes after it waiting.
+    if (wire_.is_cpu()) {
+      try {
+        work = start(bytes);
+      } catch (...) {
+        rethrow(rank(), size(), doing);
+      }
+    }
+    return [this, tensor, bytes, doing, start, work]() mutable {
+      finish(doing, [&] { return work ? work : start(bytes); });
+      if (!bytes[0].is_alias_of(tensor)) tensor.copy_(as(bytes[0], tensor));
+    };
   }
   void finish_sends() override {
     while (!sends_.empty()) finish_send();

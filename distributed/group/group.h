@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,9 @@ class Group {
   // fills a contiguous tensor of as many bytes as were sent.
   virtual void send(const at::Tensor& tensor, int to) = 0;
   virtual void receive(const at::Tensor& tensor, int from) = 0;
+  // The same in two steps: what is sent may come while the caller does something else, and has come
+  // when the returned function ends. Receives end in the order in which they begin.
+  virtual std::function<void()> begin_receive(const at::Tensor& tensor, int from) = 0;
   virtual void finish_sends() = 0;
 
   // What processes leave for each other without waiting. `add` gives the sum that a counter then

@@ -1,8 +1,10 @@
 #include "distributed/parallel/message.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -12,11 +14,18 @@
 namespace haul::distributed {
 namespace {
 
-// On the wire: first a tensor of fixed size with the length of the text and its beginning, then the
-// rest of the text where there is more, then the tensors one by one. The text is JSON: an object
-// with one letter for the kind of a value, sizes and dtype in place of a tensor.
-constexpr std::int64_t kFirst = 1024;
-constexpr std::int64_t kLength = sizeof(std::int64_t);
+// On the wire: first a tensor of fixed size, because each takes the two processes some time, and
+// the next token of a few sequences is to come in one. It begins with two lengths, of the text and
+// of all that follows. The text is JSON: an object with one letter for the kind of a value, sizes
+// and dtype in place of a tensor. Behind it are the bytes of small tensors, and what does not fit
+// is sent next. Last come large tensors and those of GPUs one by one.
+constexpr std::int64_t kFirst = 64 << 10;
+constexpr std::int64_t kLengths = 2 * sizeof(std::int64_t);
+constexpr std::size_t kSmall = 64 << 10;  // bytes of a tensor
+
+bool is_within(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.nbytes() <= kSmall;
+}
 
 using core::Json;
 using List = PipelineValue::List;
@@ -24,7 +33,8 @@ using Map = PipelineValue::Map;
 
 class Writer {
  public:
-  std::vector<at::Tensor> tensors;
+  std::string within;               // bytes of small tensors
+  std::vector<at::Tensor> tensors;  // the others
 
   Json write(const PipelineValue& value) {
     return std::visit([&](const auto& one) { return write(one); }, value.value);
@@ -40,8 +50,16 @@ class Writer {
   }
   Json write(const at::Tensor& tensor) {
     if (!tensor.defined()) return {{"t", nullptr}};
-    if (tensor.numel() > 0) tensors.push_back(tensor.detach());
-    return {{"t", tensor.sizes().vec()}, {"dtype", static_cast<int>(tensor.scalar_type())}};
+    const bool is_small = is_within(tensor);
+    if (is_small) {
+      const at::Tensor row = tensor.detach().contiguous();
+      within.append(static_cast<const char*>(row.const_data_ptr()), row.nbytes());
+    } else if (tensor.numel() > 0) {
+      tensors.push_back(tensor.detach());
+    }
+    return {{"t", tensor.sizes().vec()},
+            {"dtype", static_cast<int>(tensor.scalar_type())},
+            {"within", is_small}};
   }
   Json write(const List& list) {
     Json items = Json::array();
@@ -60,7 +78,7 @@ class Writer {
 
 class Reader {
  public:
-  explicit Reader(c10::Device device) : device_(device) {}
+  Reader(c10::Device device, std::string_view within) : device_(device), within_(within) {}
 
   std::vector<at::Tensor> tensors;  // to be filled, in this order
 
@@ -91,14 +109,21 @@ class Reader {
   }
   at::Tensor read_tensor(const Json& json) {
     if (json["t"].is_null()) return {};
-    at::Tensor tensor = at::empty(
-        json["t"].get<std::vector<std::int64_t>>(),
-        at::TensorOptions(static_cast<at::ScalarType>(json["dtype"].get<int>())).device(device_));
+    const bool is_small = json.at("within").get<bool>();
+    const at::TensorOptions type(static_cast<at::ScalarType>(json["dtype"].get<int>()));
+    at::Tensor tensor = at::empty(json["t"].get<std::vector<std::int64_t>>(),
+                                  type.device(is_small ? c10::Device(c10::kCPU) : device_));
+    if (is_small) {
+      within_.copy(static_cast<char*>(tensor.mutable_data_ptr()), tensor.nbytes());
+      within_.remove_prefix(tensor.nbytes());
+      return tensor.to(device_);
+    }
     if (tensor.numel() > 0) tensors.push_back(tensor);
     return tensor;
   }
 
   c10::Device device_;
+  std::string_view within_;  // of small tensors that are still to be read
 };
 
 Json header_of(const Message& message, Writer* writer) {
@@ -129,39 +154,48 @@ Message read_header(const Json& header, Reader* reader) {
 
 void send(Group& group, int to, const Message& message) {
   Writer writer;
-  const std::string text =
+  std::string body =
       header_of(message, &writer).dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto length = static_cast<std::int64_t>(text.size());
+  const std::array<std::int64_t, 2> lengths = {
+      static_cast<std::int64_t>(body.size()),
+      static_cast<std::int64_t>(body.size() + writer.within.size())};
+  body += writer.within;
   const at::Tensor first = at::empty({kFirst}, at::kByte);
   auto* const bytes = static_cast<char*>(first.mutable_data_ptr());
-  std::memcpy(bytes, &length, kLength);
-  const std::int64_t begins = std::min(length, kFirst - kLength);
-  std::memcpy(bytes + kLength, text.data(), static_cast<std::size_t>(begins));
+  std::memcpy(bytes, lengths.data(), kLengths);
+  const std::size_t begins = body.copy(bytes + kLengths, kFirst - kLengths);
   group.send(first, to);
-  if (begins < length) {
-    const at::Tensor rest = at::empty({length - begins}, at::kByte);
-    std::memcpy(rest.mutable_data_ptr(), text.data() + begins, rest.nbytes());
+  if (begins < body.size()) {
+    const at::Tensor rest = at::empty({lengths[1] - static_cast<std::int64_t>(begins)}, at::kByte);
+    body.copy(static_cast<char*>(rest.mutable_data_ptr()), rest.nbytes(), begins);
     group.send(rest, to);
   }
   for (const at::Tensor& tensor : writer.tensors) group.send(tensor, to);
 }
 
-Message receive(Group& group, int from, c10::Device device) {
-  const at::Tensor first = at::empty({kFirst}, at::kByte);
-  group.receive(first, from);
-  const auto* const bytes = static_cast<const char*>(first.const_data_ptr());
-  std::int64_t length = 0;
-  std::memcpy(&length, bytes, kLength);
-  const std::int64_t begins = std::min(length, kFirst - kLength);
-  std::string text(bytes + kLength, static_cast<std::size_t>(begins));
-  if (begins < length) {
-    const at::Tensor rest = at::empty({length - begins}, at::kByte);
-    group.receive(rest, from);
-    text.append(static_cast<const char*>(rest.const_data_ptr()), rest.nbytes());
+void Receiver::expect() {
+  if (come_) return;
+  first_ = at::empty({kFirst}, at::kByte);
+  come_ = group_.begin_receive(first_, from_);
+}
+
+Message Receiver::receive() {
+  expect();
+  std::exchange(come_, nullptr)();
+  const auto* const bytes = static_cast<const char*>(first_.const_data_ptr());
+  std::array<std::int64_t, 2> lengths{};
+  std::memcpy(lengths.data(), bytes, kLengths);
+  const std::int64_t begins = std::min(lengths[1], kFirst - kLengths);
+  std::string body(bytes + kLengths, static_cast<std::size_t>(begins));
+  if (begins < lengths[1]) {
+    const at::Tensor rest = at::empty({lengths[1] - begins}, at::kByte);
+    group_.receive(rest, from_);
+    body.append(static_cast<const char*>(rest.const_data_ptr()), rest.nbytes());
   }
-  Reader reader(device);
+  const std::string_view text = std::string_view(body).substr(0, lengths[0]);
+  Reader reader(device_, std::string_view(body).substr(lengths[0]));
   Message message = read_header(core::parse_json(text, "a message of the pipeline"), &reader);
-  for (const at::Tensor& tensor : reader.tensors) group.receive(tensor, from);
+  for (const at::Tensor& tensor : reader.tensors) group_.receive(tensor, from_);
   return message;
 }
 

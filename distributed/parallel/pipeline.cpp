@@ -43,11 +43,12 @@ class Pass {
     if (state_.is_first()) {
       feed(input);
     } else {
+      distributed::Receiver before(group_, state_.rank() - 1, state_.processes.device());
       bool last = false;
       while (!last) {
-        const Message message =
-            distributed::receive(group_, state_.rank() - 1, state_.processes.device());
+        const Message message = before.receive();
         last = message.last;
+        if (!last) before.expect();
         pass_on(message);
       }
     }
@@ -109,7 +110,8 @@ class Pass {
   // What the last process has, for all.
   void share() {
     if (!state_.is_last()) {
-      Message message = distributed::receive(group_, group_.size() - 1, state_.processes.device());
+      Message message =
+          distributed::Receiver(group_, group_.size() - 1, state_.processes.device()).receive();
       if (message.error && !failure_) failure_ = message.error;
       if (!message.error) output_ = std::move(message.value);
       return;

@@ -1,5 +1,6 @@
 #include "haul/torch/pipelined_model.h"
 
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -33,17 +34,20 @@ namespace {
 // The passes of one group of sequences, begun here and ended by the last process.
 class PipelineRunner final : public distributed::AskingRunner {
  public:
-  // Once `failed` is true, the next pass ends in an Error.
-  PipelineRunner(PipelinedModel::State& state, distributed::Turns& turns, const bool& failed)
+  // Calls `asked` for each pass. Once `failed` is true, the next pass ends in an Error.
+  PipelineRunner(PipelinedModel::State& state, distributed::Turns& turns, const bool& failed,
+                 std::function<void()> asked)
       : AskingRunner(state.model.state(), static_cast<std::int64_t>(turns.current()),
                      [&state](Map request) {
                        distributed::send(state.group(), 1, {{std::move(request)}, {}, {}});
                      }),
         turns_(turns),
-        failed_(failed) {}
+        failed_(failed),
+        asked_(std::move(asked)) {}
 
   at::Tensor forward(models::Inputs inputs) override {
     ask_pass(inputs, pass(inputs));
+    asked_();
     const PipelineValue logits = turns_.wait(static_cast<std::size_t>(group()));
     if (failed_) throw Error(ErrorKind::kResource, "another task has failed");
     return std::get<at::Tensor>(logits.value);
@@ -52,20 +56,24 @@ class PipelineRunner final : public distributed::AskingRunner {
  private:
   distributed::Turns& turns_;
   const bool& failed_;
+  std::function<void()> asked_;
 };
 
 // What a process that is not the main one does. After a failure it answers every pass with that.
 class Server {
  public:
-  explicit Server(PipelinedModel::State& state) : state_(state), passes_(state.model.state()) {}
+  explicit Server(PipelinedModel::State& state)
+      : state_(state),
+        passes_(state.model.state()),
+        before_(state.group(), state.rank() - 1, state.processes.device()) {}
 
   void run() {
     const at::NoGradGuard no_gradients;
     for (bool end = false; !end;) {
-      Message message =
-          distributed::receive(state_.group(), state_.rank() - 1, state_.processes.device());
+      Message message = before_.receive();
       if (message.error && !failure_) failure_ = message.error;
       end = !message.error && distributed::what_of(message) == distributed::kEnd;
+      if (!end) before_.expect();
       answer(std::move(message));
     }
     state_.group().finish_sends();
@@ -94,6 +102,7 @@ class Server {
 
   PipelinedModel::State& state_;
   distributed::AskedPasses passes_;
+  distributed::Receiver before_;
   std::optional<Error> failure_;
   std::exception_ptr own_;  // where it happened here
 };
@@ -102,12 +111,18 @@ class Server {
 class Tasks {
  public:
   Tasks(PipelinedModel::State& state, const SharedWork& work)
-      : state_(state), work_(work), turns_([this] { return receive_logits(); }) {}
+      : state_(state),
+        work_(work),
+        answers_(state.group(), state.group().size() - 1, at::kCPU),
+        turns_([this] { return receive_logits(); }) {}
 
   std::int64_t run() {
     const auto stages = static_cast<std::size_t>(state_.group().size());
     state_.model.state().make_runner = [this]() -> std::unique_ptr<runtime::PassRunner> {
-      return std::make_unique<PipelineRunner>(state_, turns_, failed_);
+      return std::make_unique<PipelineRunner>(state_, turns_, failed_, [this] {
+        ++asked_;
+        answers_.expect();
+      });
     };
     try {
       turns_.run(stages + 1, [&](std::size_t) { take_tasks(); });
@@ -121,7 +136,8 @@ class Tasks {
 
  private:
   PipelineValue receive_logits() {
-    Message message = distributed::receive(state_.group(), state_.group().size() - 1, at::kCPU);
+    Message message = answers_.receive();
+    if (--asked_ > 0) answers_.expect();
     if (message.error) throw Error(*message.error);
     return std::move(message.value);
   }
@@ -156,6 +172,8 @@ class Tasks {
 
   PipelinedModel::State& state_;
   const SharedWork& work_;
+  distributed::Receiver answers_;
+  std::int64_t asked_ = 0;  // passes whose answers have not come
   distributed::Turns turns_;
   std::int64_t next_ = 0;
   std::int64_t done_ = 0;

@@ -85,9 +85,11 @@ std::int64_t lead(TensorParallelModel::State& state, const SharedWork& work) {
 void follow(TensorParallelModel::State& state) {
   const at::NoGradGuard no_gradients;
   distributed::AskedPasses passes(state.model.state());
+  distributed::Receiver main(state.group(), 0, state.processes.device());
   for (;;) {
-    distributed::Message message = distributed::receive(state.group(), 0, state.processes.device());
+    distributed::Message message = main.receive();
     if (distributed::what_of(message) == distributed::kEnd) return;
+    main.expect();
     passes.perform(&std::get<Map>(message.value.value));
   }
 }
