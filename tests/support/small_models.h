@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include <ATen/core/grad_mode.h>
@@ -51,11 +52,11 @@ inline constexpr SmallModel kSmallModels[] = {
 };
 
 // With weights that are always the same.
-inline void write_model(const std::filesystem::path& folder, const std::string& text) {
+inline std::shared_ptr<models::Model> made_model(const std::string& text) {
   const core::Json json = core::parse_json(text, "config.json");
   const Description description = core::describe_config(json, "config.json");
   torch::manual_seed(3);
-  const auto model = models::make_model(core::ConfigReader(json, "config.json"), description);
+  auto model = models::make_model(core::ConfigReader(json, "config.json"), description);
   for (const auto& item : model->named_parameters()) {
     const at::NoGradGuard no_gradients;
     if (item.value().dim() > 1) {
@@ -64,7 +65,11 @@ inline void write_model(const std::filesystem::path& folder, const std::string& 
       item.value().fill_(item.key().ends_with("bias") ? 0 : 1);
     }
   }
-  save_model(ModelRef(*model), folder);
+  return model;
+}
+
+inline void write_model(const std::filesystem::path& folder, const std::string& text) {
+  save_model(ModelRef(*made_model(text)), folder);
   std::ofstream(folder / "config.json") << text;
 }
 
