@@ -1,6 +1,9 @@
 #pragma once
 
-// Rows of a matrix in host memory times a few vectors, over all threads of torch's pool. Pure.
+// Rows of matrices in host memory times a few vectors, while a GPU works: over all threads of
+// torch's pool but one, whose core is left to what drives the GPU. Pure.
+
+#include <span>
 
 #include <c10/core/ScalarType.h>
 
@@ -16,11 +19,12 @@ struct HostRows {
   const void* matrix = nullptr;  // `count` rows of `width` elements
   std::int64_t width = 0;
   std::int64_t count = 0;
+  void* out = nullptr;  // vector_count * count elements of the same type
 };
 
 // out[v * count + r] = row r times vectors[v * width …], rounded to the matrix's type, for
-// v < vector_count <= kMostVectors.
-void multiply_host_rows(const HostRows& rows, const float* vectors, std::int64_t vector_count,
-                        void* out);
+// v < vector_count <= kMostVectors; of each matrix. REQUIRES: one type and one width.
+void multiply_host_rows(std::span<const HostRows> matrices, const float* vectors,
+                        std::int64_t vector_count);
 
 }  // namespace haul::kernels

@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -75,15 +76,26 @@ at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish&
   return out;
 }
 
+// An operator that takes several layers of one input.
+std::vector<at::Tensor> call_layers(const char* name, const at::Tensor& x,
+                                    std::span<const LinearWeights> layers) {
+  using Layers =
+      std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&);
+  std::vector<at::Tensor> weights;
+  c10::List<Optional> biases;
+  for (const LinearWeights& layer : layers) {
+    weights.push_back(layer.weight);
+    biases.push_back(optional(layer.bias));
+  }
+  return own_op<Layers>(name).call(x, weights, biases);
+}
+
 // What a GPU does, or a GPU and the CPU together: an operator, so that a weight which lies
 // elsewhere is noticed.
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+bool are_products(const at::Tensor& x, const LinearWeights& layer) {
   const bool gradients =
-      at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-  if (!x.is_cuda() || !weight.is_cuda() || gradients) return at::linear(x, weight, optional(bias));
-  using Product = at::Tensor(const at::Tensor&, const at::Tensor&, const Optional&);
-  static const auto op = own_op<Product>("haul::product");
-  return op.call(x, weight, optional(bias));
+      at::GradMode::is_enabled() && (x.requires_grad() || layer.weight.requires_grad());
+  return x.is_cuda() && layer.weight.is_cuda() && !gradients;
 }
 
 at::Tensor own_linear(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
@@ -98,7 +110,7 @@ at::Tensor own_gated_linear(const at::Tensor& x, const at::Tensor& weight, const
                   {bias.value_or(at::Tensor()), at::Tensor(), gate, static_cast<Curve>(curve)});
 }
 
-// On GPUs a weight that is fetched goes through haul::product, with which the CPU may help.
+// On GPUs a weight that is fetched goes through haul::products, with which the CPU may help.
 bool has_own_linear(const at::Tensor& x, const LinearWeights& layer, const at::Tensor& other) {
   if (!has_own_ops({&x, &layer.weight, &layer.bias, &other})) return false;
   return x.is_cpu() || !(lies_elsewhere(layer.weight) || lies_elsewhere(layer.bias));
@@ -110,7 +122,7 @@ bool are_at_hand(const at::Tensor& x, const LinearWeights& layer) {
 }
 
 TORCH_LIBRARY_FRAGMENT(haul, library) {
-  library.def("product(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
+  library.def("products(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
   library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
   library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
@@ -124,7 +136,7 @@ TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("gated_linear", own_gated_linear);
 }
 TORCH_LIBRARY_IMPL(haul, Autograd, library) {
-  library.impl("product", torch::CppFunction::makeFallthrough());
+  library.impl("products", torch::CppFunction::makeFallthrough());
   library.impl("linear", torch::CppFunction::makeFallthrough());
   library.impl("gated_linear", torch::CppFunction::makeFallthrough());
   library.impl("linears", torch::CppFunction::makeFallthrough());
@@ -144,7 +156,10 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         const at::Tensor& residual) {
-  const at::Tensor result = product(x, weight, bias);
+  const std::array<LinearWeights, 1> layer = {{{weight, bias}}};
+  const at::Tensor result = are_products(x, layer[0])
+                                ? call_layers("haul::products", x, layer).front()
+                                : at::linear(x, weight, optional(bias));
   return residual.defined() ? residual + result : result;
 }
 
@@ -163,20 +178,13 @@ at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, con
 }
 
 std::vector<at::Tensor> linears(const at::Tensor& x, std::span<const LinearWeights> layers) {
+  const auto all = [&](bool (*are)(const at::Tensor&, const LinearWeights&)) {
+    return std::all_of(layers.begin(), layers.end(),
+                       [&](const LinearWeights& layer) { return are(x, layer); });
+  };
+  if (all(are_at_hand)) return call_layers("haul::linears", x, layers);
+  if (all(are_products)) return call_layers("haul::products", x, layers);
   std::vector<at::Tensor> results;
-  if (std::all_of(layers.begin(), layers.end(),
-                  [&](const LinearWeights& layer) { return are_at_hand(x, layer); })) {
-    using Linears =
-        std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&);
-    static const auto op = own_op<Linears>("haul::linears");
-    std::vector<at::Tensor> weights;
-    c10::List<Optional> biases;
-    for (const LinearWeights& layer : layers) {
-      weights.push_back(layer.weight);
-      biases.push_back(optional(layer.bias));
-    }
-    return op.call(x, weights, biases);
-  }
   for (const LinearWeights& layer : layers) results.push_back(linear(x, layer.weight, layer.bias));
   return results;
 }
@@ -189,6 +197,11 @@ at::Tensor gated_pair(const at::Tensor& x, const LinearWeights& gate, const Line
     static const auto op = own_op<Gated>("haul::gated_pair");
     return op.call(x, gate.weight, optional(gate.bias), layer.weight, optional(layer.bias),
                    static_cast<std::int64_t>(curve));
+  }
+  if (are_products(x, gate) && are_products(x, layer)) {
+    const std::array<LinearWeights, 2> both = {gate, layer};
+    const std::vector<at::Tensor> results = call_layers("haul::products", x, both);
+    return curved(results[0], curve) * results[1];
   }
   return gated_linear(x, layer.weight, layer.bias, linear(x, gate.weight, gate.bias), curve);
 }

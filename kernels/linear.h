@@ -31,7 +31,8 @@ struct LinearWeights {
   at::Tensor bias;
 };
 
-// linear() of x by each of them. At once by the operator haul::linears where that serves.
+// linear() of x by each of them. At once by the operator haul::linears where that serves, and by
+// haul::products where weights are fetched to a GPU.
 std::vector<at::Tensor> linears(const at::Tensor& x, std::span<const LinearWeights> layers);
 
 // curve(linear(x, gate)) * linear(x, layer). At once by the operator haul::gated_pair where that

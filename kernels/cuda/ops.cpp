@@ -92,6 +92,15 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
   return out;
 }
 
+std::vector<at::Tensor> products(const at::Tensor& x, at::TensorList weights,
+                                 const c10::List<Optional>& biases) {
+  std::vector<at::Tensor> results;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    results.push_back(product(x, weights[i], biases.get(i)));
+  }
+  return results;
+}
+
 at::Tensor linear_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
                          const Optional& residual) {
   if (!is_served(x, weight)) {
@@ -255,7 +264,7 @@ at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
 }
 
 TORCH_LIBRARY_IMPL(haul, CUDA, library) {
-  library.impl("product", product);
+  library.impl("products", products);
   library.impl("linear", linear_on_gpu);
   library.impl("gated_linear", gated_on_gpu);
   library.impl("linears", linears_on_gpu);

@@ -66,8 +66,8 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))));
-  return kernels::attend(queries, seen.keys, seen.values, {mask.values, mask.causal, mask.past},
-                         factor);
+  const at::Tensor values = mask.copies.of(mask.values, queries.device());
+  return kernels::attend(queries, seen.keys, seen.values, {values, mask.causal, mask.past}, factor);
 }
 
 }  // namespace haul::models

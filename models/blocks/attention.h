@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "models/blocks/copies.h"
 #include "models/blocks/kv_cache.h"
 
 namespace haul::models {
@@ -19,6 +20,7 @@ struct AttentionMask {
   at::Tensor values;
   bool causal = false;
   at::Tensor past = {};  // of a Replay; the values say the same
+  Copies copies = {};    // of the values
 };
 
 struct MaskRequest {

@@ -39,16 +39,16 @@ double original_positions(const core::ConfigReader& config, const core::ConfigRe
 
 Turned rotated(const at::Tensor& queries, const KeysValues& added, const Rotation& rotation,
                KvCache* cache, std::int64_t layer, bool ordered) {
+  const at::Tensor cosine = rotation.cosines.of(rotation.cosine, queries.device());
+  const at::Tensor sine = rotation.sines.of(rotation.sine, queries.device());
   std::optional<KvPlaces> places;
   if (cache != nullptr) places = cache->places(layer, added);
   if (places) {
     const kernels::NewTokens tokens{added.keys, added.values, places->added.keys,
                                     places->added.values, cache->replay().past};
-    return {kernels::rotate_into(queries, tokens, rotation.cosine, rotation.sine), places->seen};
+    return {kernels::rotate_into(queries, tokens, cosine, sine), places->seen};
   }
-  const auto turned = [&](const at::Tensor& x) {
-    return kernels::rotated(x, rotation.cosine, rotation.sine);
-  };
+  const auto turned = [&](const at::Tensor& x) { return kernels::rotated(x, cosine, sine); };
   Turned result{turned(queries), {turned(added.keys), added.values}};
   if (cache != nullptr) result.seen = cache->extend(layer, result.seen, ordered);
   return result;

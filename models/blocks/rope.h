@@ -10,6 +10,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "core/describe/config_reader.h"
+#include "models/blocks/copies.h"
 #include "models/blocks/kv_cache.h"
 
 namespace haul::models {
@@ -18,6 +19,8 @@ namespace haul::models {
 struct Rotation {
   at::Tensor cosine;
   at::Tensor sine;
+  Copies cosines = {};
+  Copies sines = {};
 };
 
 // Turns queries (B, H, T, D) and the keys of a layer; adds keys and values to the layer's in the

@@ -20,6 +20,7 @@
 #include <c10/util/strides.h>
 #include <fmt/format.h>
 
+#include "core/base/pages.h"
 #include "core/base/terminal.h"
 #include "haul/error.h"
 #include "haul/tensor_memory.h"
@@ -34,7 +35,6 @@ namespace {
 
 constexpr Bytes kLoadStaging = 128 * kMiB;
 constexpr int kThreads = 4;
-constexpr Bytes kMapUnit = 64 * kKiB;  // a page is this or less
 
 // By calls, not through a map: a file that is cut short meanwhile then fails and does not end the
 // process.
@@ -177,7 +177,7 @@ class Builder {
     for (auto& [key, area] : *areas) {
       if (!is_shared(key)) continue;
       area.shared.offset = size;
-      size += (area.size + kMapUnit - 1) / kMapUnit * kMapUnit;
+      size += (area.size + core::kHugePage - 1) / core::kHugePage * core::kHugePage;
       for (const Place& place : area.places) {
         layout += fmt::format("\n{} {} {} {}", unit(place.unit).name, unit(place.unit).size,
                               static_cast<int>(unit(place.unit).type), place.offset);

@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include "haul/error.h"
+#include "kernels/linear.h"
 #include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/tensor_values.h"
 #include "runtime/dispatch/weight_store.h"
@@ -30,14 +31,14 @@ enum class Touch : std::uint8_t {
   kStatistics,  // likewise, and in training writes to running statistics, which its schema hides
   kView,        // makes another view of the same memory and looks at none of it
   kCopy,        // copies between devices by itself
-  kProduct,     // a linear layer, with which the CPU may help
+  kProducts,    // linear layers, with which the CPU may help
 };
 
 // A view by its schema, which a real kernel keeps to; composite ops (reshape, contiguous) may copy.
 Touch touch_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.name() == "aten::copy_" || schema.name() == "aten::_to_copy") return Touch::kCopy;
-  if (schema.name() == "haul::product") return Touch::kProduct;
+  if (schema.name() == "haul::products") return Touch::kProducts;
   if (!schema.is_mutable() && schema.argumentIndexWithName("running_mean") &&
       schema.argumentIndexWithName("training")) {
     return Touch::kStatistics;
@@ -173,26 +174,57 @@ void keep_written(const c10::OperatorHandle& op, Arguments arguments, bool stati
   }
 }
 
-// A linear layer that the GPU and the CPU compute together, if this is one.
+// What haul::products takes.
+struct Layers {
+  explicit Layers(Arguments arguments)
+      : x(arguments[0].toTensor()), weights(arguments[1].toTensorVector()) {
+    for (const std::optional<at::Tensor>& bias : arguments[2].toOptionalTensorVector()) {
+      biases.push_back(bias.value_or(at::Tensor()));
+    }
+  }
+  bool are_split() const {
+    return std::all_of(weights.begin(), weights.end(),
+                       [&](const at::Tensor& weight) { return is_split(x, weight); });
+  }
+
+  at::Tensor x;
+  std::vector<at::Tensor> weights;
+  std::vector<at::Tensor> biases;
+};
+
+// Linear layers that the GPU and the CPU compute together, if these are such.
 bool run_together(Arguments arguments, const Found& found, torch::jit::Stack* stack) {
   if (found.streamed.empty()) return false;
-  const at::Tensor& x = arguments[0].toTensor();
-  const at::Tensor& weight = arguments[1].toTensor();
-  if (!is_split(x, weight)) return false;
-  const at::Tensor bias = arguments[2].isNone() ? at::Tensor() : arguments[2].toTensor();
-  std::vector<Weight*> others = found.streamed;  // a bias
-  std::erase(others, find_weight(weight));
+  const Layers layers(arguments);
+  if (!layers.are_split()) return false;
+  std::vector<Weight*> others = found.streamed;  // biases
+  for (const at::Tensor& weight : layers.weights) std::erase(others, find_weight(weight));
   OpLeases leases;
   leases.take(others);
-  at::Tensor result = split_linear(x, weight, bias);
+  std::vector<at::Tensor> results = split_linears(layers.x, layers.weights, layers.biases);
   torch::jit::drop(*stack, arguments.size());
-  stack->emplace_back(std::move(result));
+  stack->emplace_back(std::move(results));
+  return true;
+}
+
+// Several linear layers whose weights have to be fetched: a plan has room for one at a time.
+bool run_one_by_one(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const Layers layers(Arguments(*stack).slice(stack->size() - count));
+  if (layers.weights.size() == 1 || layers.are_split()) return false;
+  std::vector<at::Tensor> results;
+  for (std::size_t i = 0; i < layers.weights.size(); ++i) {
+    results.push_back(kernels::plain_linear(layers.x, layers.weights[i], layers.biases[i]));
+  }
+  torch::jit::drop(*stack, count);
+  stack->emplace_back(std::move(results));
   return true;
 }
 
 void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(kMark);  // not back to here
   const Touch touch = cached_touch_of(op);
+  if (touch == Touch::kProducts && run_one_by_one(op, stack)) return;
+  const c10::impl::ExcludeDispatchKeyGuard guard(kMark);  // not back to here
   if (touch == Touch::kView) {
     op.callBoxed(stack);
     return;
@@ -213,7 +245,7 @@ void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<c10::IValue> written;  // the call takes the arguments off the stack
   if (statistics || op.schema().is_mutable())
     written = Arguments(*stack).slice(stack->size() - count).vec();
-  if (touch == Touch::kProduct &&
+  if (touch == Touch::kProducts &&
       run_together(Arguments(*stack).slice(stack->size() - count), found, stack)) {
     if (found.several_devices) mark_outputs(op, stack);
     return;

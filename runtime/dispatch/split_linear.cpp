@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -11,6 +13,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/strides.h>
 
+#include "haul/error.h"
 #include "haul/plan.h"
 #include "haul/tensor_memory.h"
 #include "kernels/host_rows.h"
@@ -30,6 +33,10 @@ at::Tensor as_tensor(void* data, c10::Device device, c10::ScalarType type, std::
   const auto bytes = static_cast<std::int64_t>(c10::elementSize(type)) * rows * columns;
   const c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, device));
   return tensor_on(storage, type, sizes, c10::contiguous_strides(sizes), 0, false);
+}
+
+Bytes products_size(const kernels::HostRows& rows, std::int64_t vectors) {
+  return aligned_memory(static_cast<Bytes>(vectors * rows.count) * c10::elementSize(rows.type));
 }
 
 bool is_whole(const at::Tensor& weight) {
@@ -57,19 +64,32 @@ class PartLease {
 
 }  // namespace
 
-std::unique_lock<std::mutex> SplitRoom::enter() {
-  std::unique_lock lock(mutex_);
-  wait_for(last_use_);
-  return lock;
+std::byte* SplitRoom::take(Bytes size) {
+  Side& side = sides_[turn_];
+  while (!is_past(side.last_use)) {  // not wait_for(), which keeps a core busy
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  if (!side.slab || side.slab->size() < size) {
+    side.slab.reset();
+    side.slab = std::make_unique<Slab>(c10::Device(c10::kCPU), size,
+                                       ram_.reserve(Tag::kStaging, size), true);
+  }
+  return side.slab->data();
 }
 
-std::byte* SplitRoom::take(Bytes size) {
-  if (!slab_ || slab_->size() < size) {
-    slab_.reset();
-    slab_ = std::make_unique<Slab>(c10::Device(c10::kCPU), size, ram_.reserve(Tag::kStaging, size),
-                                   true);
+void SplitRoom::leave() {
+  sides_[turn_].last_use = point_of_current_stream(gpu_);
+  turn_ = (turn_ + 1) % sides_.size();
+}
+
+SplitRoom::~SplitRoom() {
+  for (const Side& side : sides_) {
+    try {
+      wait_for(side.last_use);
+    } catch (const Error&) {
+      // A GPU that has failed reads nothing more.
+    }
   }
-  return slab_->data();
 }
 
 std::int64_t rows_to_bring(const at::Tensor& weight, c10::ScalarType type, double cpu_share) {
@@ -91,42 +111,58 @@ bool is_split(const at::Tensor& x, const at::Tensor& weight) {
          x.scalar_type() == weight.scalar_type();
 }
 
-at::Tensor split_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const Weight* const split = find_weight(weight);
-  const std::int64_t width = weight.size(1);
+std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::Tensor> weights,
+                                      std::span<const at::Tensor> biases) {
+  const Weight* const first = find_weight(weights.front());
+  const c10::Device device = first->device;
+  const c10::ScalarType type = weights.front().scalar_type();
+  const std::int64_t width = weights.front().size(1);
   const std::int64_t count = x.numel() / width;
-  const c10::ScalarType type = weight.scalar_type();
-  const c10::Device device = split->device;
   const auto row_bytes = static_cast<Bytes>(width) * c10::elementSize(type);
-  const auto brought = static_cast<std::int64_t>(split->part_size / row_bytes);
-  const kernels::HostRows host{type, split->host + split->part_size, width,
-                               weight.size(0) - brought};
+
+  std::vector<const Weight*> split;
+  std::vector<kernels::HostRows> host;
+  const Bytes vector_bytes = aligned_memory(static_cast<Bytes>(count * width) * sizeof(float));
+  Bytes room_bytes = vector_bytes;
+  for (const at::Tensor& weight : weights) {
+    split.push_back(find_weight(weight));
+    const std::byte* const rows = split.back()->host + split.back()->part_size;
+    const auto brought = static_cast<std::int64_t>(split.back()->part_size / row_bytes);
+    host.push_back({type, rows, width, weight.size(0) - brought});
+    room_bytes += products_size(host.back(), count);
+  }
 
   const at::Tensor vectors = x.reshape({count, width}).contiguous();
-  SplitRoom& room = split->store->split_room();
+  SplitRoom& room = first->store->split_room(device);
   const std::unique_lock entered = room.enter();
-  const Bytes vector_bytes = aligned_memory(static_cast<Bytes>(count * width) * sizeof(float));
-  const Bytes product_bytes = static_cast<Bytes>(count * host.count) * c10::elementSize(type);
-  std::byte* const memory = room.take(vector_bytes + product_bytes);
+  std::byte* const memory = room.take(room_bytes);
+  std::byte* out = memory + vector_bytes;
+  for (kernels::HostRows& rows : host) {
+    rows.out = out;
+    out += products_size(rows, count);
+  }
   at::Tensor to_cpu = as_tensor(memory, device, c10::ScalarType::Float, count, width);
   // By a kernel: a copy would be one of the link's.
   at::mul_out(to_cpu, vectors, at::scalar_tensor(1));
-  const GpuPoint given = point_of_current_stream(device.index());
-  at::Tensor products;
-  {
-    const PartLease lease(*split->streamer, split->part);
-    products = at::linear(vectors, as_tensor(lease.data(), device, type, brought, width));
+  room.work().begin();
+  std::vector<at::Tensor> results;
+  for (std::size_t i = 0; i < split.size(); ++i) {  // one at a time: a plan has room for one
+    const PartLease lease(*split[i]->streamer, split[i]->part);
+    const std::int64_t brought = weights[i].size(0) - host[i].count;
+    results.push_back(at::linear(vectors, as_tensor(lease.data(), device, type, brought, width)));
   }
-  wait_for(given);
-  kernels::multiply_host_rows(host, reinterpret_cast<const float*>(memory), count,
-                              memory + vector_bytes);
-  const at::Tensor others = as_tensor(memory + vector_bytes, device, type, count, host.count);
-  at::Tensor result = at::cat({products, others}, 1);
-  room.leave(point_of_current_stream(device.index()));
-  if (bias.defined()) result.add_(bias);
+  const auto* const given = reinterpret_cast<const float*>(memory);
+  room.work().finish([host, given, count] { kernels::multiply_host_rows(host, given, count); });
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = weight.size(0);
-  return result.view(sizes);
+  for (std::size_t i = 0; i < split.size(); ++i) {
+    const at::Tensor others = as_tensor(host[i].out, device, type, count, host[i].count);
+    results[i] = at::cat({results[i], others}, 1);
+    if (biases[i].defined()) results[i].add_(biases[i]);
+    sizes.back() = weights[i].size(0);
+    results[i] = results[i].view(sizes);
+  }
+  room.leave();
+  return results;
 }
 
 }  // namespace haul::runtime

@@ -1,47 +1,63 @@
 #pragma once
 
-// A linear layer of a few rows whose weight lies in RAM and is used on a GPU: while the link brings
-// the first rows of the weight, the CPU multiplies the others where they lie. Any thread; one such
-// layer of a model at a time.
+// Linear layers of a few rows whose weights lie in RAM and are used on a GPU: while the link brings
+// the first rows of a weight, the CPU multiplies the others where they lie. The caller waits for
+// neither, and goes on to what comes after them. Any thread; layers of one input of a model at a
+// time.
 
+#include <array>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "runtime/tiers/gpu.h"
+#include "runtime/tiers/host_work.h"
 #include "runtime/tiers/ledger.h"
 #include "runtime/tiers/slab.h"
 
 namespace haul::runtime {
 
-// Pinned memory through which vectors go to the CPU and its products to the GPU. GPUs reach it by
-// its address, so that nothing waits behind the weights on the link.
+// Where the CPU works for a GPU: pinned memory through which vectors go to the CPU and its products
+// to the GPU, which reaches it by its address, so that nothing waits behind the weights on the
+// link.
 class SplitRoom {
  public:
-  explicit SplitRoom(Ledger ram) : ram_(std::move(ram)) {}
+  SplitRoom(int gpu, Ledger ram) : gpu_(gpu), ram_(std::move(ram)), work_(gpu) {}
+  ~SplitRoom();
 
   // Held for as long as the room is used.
-  std::unique_lock<std::mutex> enter();
+  std::unique_lock<std::mutex> enter() { return std::unique_lock(mutex_); }
   // REQUIRES: entered. Bytes for vectors, and behind them for products.
   std::byte* take(Bytes size);
-  // The room may be used again once this is past.
-  void leave(GpuPoint last_use) { last_use_ = std::move(last_use); }
+  HostWork& work() { return work_; }
+  // What was taken may be used again after what the current stream has been given.
+  void leave();
 
  private:
+  struct Side {
+    std::unique_ptr<Slab> slab;
+    GpuPoint last_use;
+  };
+
+  int gpu_;
   Ledger ram_;
+  HostWork work_;
   std::mutex mutex_;
-  std::unique_ptr<Slab> slab_;
-  GpuPoint last_use_;
+  std::array<Side, 8> sides_;  // in turns: so many may be under way
+  std::size_t turn_ = 0;
 };
 
 // Whether the CPU helps: the weight has a part for it, there are few rows, and no gradient is asked
 // for.
 bool is_split(const at::Tensor& x, const at::Tensor& weight);
-// As at::linear, but for the order of sums. REQUIRES: is_split(x, weight); `x` and `bias` are on
-// the weight's device.
-at::Tensor split_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// As at::linear by each of the weights, but for the order of sums; a bias may be undefined.
+// REQUIRES: is_split(x, weight) of each, all of one model; `x` and biases are on their device.
+std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::Tensor> weights,
+                                      std::span<const at::Tensor> biases);
 
 // How many rows of a weight (out, in) are brought where the CPU takes this share; all of them where
 // that would be of no use.

@@ -100,10 +100,11 @@ std::optional<std::string> name_in_offloaded_model(const at::Tensor& tensor) {
 WeightStore::WeightStore(DeviceMap map, c10::Device main_device, const MaxMemory& budgets)
     : map_(std::move(map)), main_device_(main_device), budgets_(budgets) {}
 
-SplitRoom& WeightStore::split_room() {
-  std::call_once(split_once_,
-                 [&] { split_room_ = std::make_unique<SplitRoom>(ledger(c10::kCPU)); });
-  return *split_room_;
+SplitRoom& WeightStore::split_room(c10::Device device) {
+  const std::lock_guard lock(split_mutex_);
+  std::unique_ptr<SplitRoom>& room = split_rooms_[device.index()];
+  if (!room) room = std::make_unique<SplitRoom>(device.index(), ledger(c10::kCPU));
+  return *room;
 }
 
 WeightStore::~WeightStore() {

@@ -106,8 +106,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home,
                         Bytes part = 0);
 
-  // Where the CPU and a GPU meet, made when it is first asked for.
-  SplitRoom& split_room();
+  // Where the CPU works for a GPU, made when it is first asked for.
+  SplitRoom& split_room(c10::Device device);
 
   // Memory of the model that was where it belongs and is none of this store's, by its name.
   void add_left(std::string name, const c10::Storage& storage);
@@ -148,8 +148,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   bool offloaded_ = false;
   bool several_devices_ = false;
   std::weak_ptr<WeightStore> previous_;
-  std::once_flag split_once_;
-  std::unique_ptr<SplitRoom> split_room_;
+  std::mutex split_mutex_;
+  std::map<int, std::unique_ptr<SplitRoom>> split_rooms_;  // last: they end before what they read
 };
 
 std::string tier_name(c10::Device device);

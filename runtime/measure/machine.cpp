@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -61,24 +62,30 @@ std::unique_ptr<Slab> host_memory(Ledger& ledger, Bytes size, bool pinned) {
   return slab;
 }
 
-// All of the slab as the rows of one matrix, times a vector.
+// All of the slab as matrices of a size that layers have, each times a vector.
 class Products {
  public:
-  explicit Products(const Slab& slab)
-      : rows_{c10::ScalarType::BFloat16, slab.data(), kWidth,
-              static_cast<std::int64_t>(slab.size() / kRowBytes)},
-        vector_(kWidth, 1.0F),
-        out_(static_cast<std::size_t>(rows_.count)) {}
+  explicit Products(const Slab& slab) : vector_(kWidth, 1.0F), out_(kRows) {
+    for (Bytes at = 0; at + kMatrix <= slab.size(); at += kMatrix) {
+      matrices_.push_back(
+          {c10::ScalarType::BFloat16, slab.data() + at, kWidth, kRows, out_.data()});
+    }
+  }
 
-  void run() { kernels::multiply_host_rows(rows_, vector_.data(), 1, out_.data()); }
-  Bytes bytes() const { return static_cast<Bytes>(rows_.count) * kRowBytes; }
+  void run() {
+    for (const kernels::HostRows& rows : matrices_) {
+      kernels::multiply_host_rows({&rows, 1}, vector_.data(), 1);
+    }
+  }
+  Bytes bytes() const { return matrices_.size() * kMatrix; }
 
  private:
-  static constexpr Bytes kRowBytes = kWidth * 2;
+  static constexpr std::int64_t kRows = 4096;
+  static constexpr Bytes kMatrix = kRows * kWidth * 2;
 
-  kernels::HostRows rows_;
   std::vector<float> vector_;
   std::vector<c10::BFloat16> out_;
+  std::vector<kernels::HostRows> matrices_;
 };
 
 double operations(c10::Device device, c10::ScalarType type, std::int64_t size) {
@@ -149,12 +156,16 @@ class BusyLink {
                 ledger.reserve(Tag::kSlots, kPiece)),
         copies_(gpu),
         thread_([this](const std::stop_token& stop) {
-          GpuPoint before;
+          std::deque<GpuPoint> under_way;
           for (Bytes i = 0; !stop.stop_requested(); i = (i + 1) % 4) {
             copies_.copy(device_.data(), host_->data() + i * kPiece, kPiece);
-            const GpuPoint now = copies_.point();
-            wait_for(before);  // one is always under way
-            before = now;
+            under_way.push_back(copies_.point());
+            if (under_way.size() < 4) continue;
+            // Not wait_for(), which keeps a core busy.
+            while (!is_past(under_way.front())) {
+              std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }
+            under_way.pop_front();
           }
         }) {}
 

@@ -118,7 +118,8 @@ void current_stream_waits(int index, const GpuPoint& point) {
 }
 
 bool is_past(const GpuPoint& point) {
-  return !point.event() || cudaEventQuery(point.event()->event) == cudaSuccess;
+  // A GPU that has failed says so at the next call.
+  return !point.event() || cudaEventQuery(point.event()->event) != cudaErrorNotReady;
 }
 
 void wait_for(const GpuPoint& point) {

@@ -1,6 +1,7 @@
 #include "haul/error.h"
 #include "runtime/tiers/gpu.h"
 #include "runtime/tiers/gpu_graph.h"
+#include "runtime/tiers/host_work.h"
 
 namespace haul::runtime {
 namespace {
@@ -60,5 +61,13 @@ GpuGraph::GpuGraph(int) {
 GpuGraph::~GpuGraph() = default;
 void GpuGraph::record(const std::function<void()>&) {}
 void GpuGraph::replay() {}
+
+struct HostWork::State {};
+HostWork::HostWork(int) {
+  refuse();
+}
+HostWork::~HostWork() = default;
+void HostWork::begin() {}
+void HostWork::finish(std::function<void()>) {}
 
 }  // namespace haul::runtime

@@ -1,10 +1,13 @@
 #include "kernels/host_rows.h"
 
+#include <array>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <torch/utils.h>
@@ -21,8 +24,9 @@ TEST(HostRows, GiveWhatAMatrixProductGives) {
           const at::Tensor matrix = at::randn({count, width}).to(type);
           const at::Tensor x = at::randn({vectors, width});
           at::Tensor out = at::empty({vectors, count}, matrix.options());
-          multiply_host_rows({type, matrix.const_data_ptr(), width, count},
-                             x.const_data_ptr<float>(), vectors, out.mutable_data_ptr());
+          const std::array rows = {
+              HostRows{type, matrix.const_data_ptr(), width, count, out.mutable_data_ptr()}};
+          multiply_host_rows(rows, x.const_data_ptr<float>(), vectors);
           const at::Tensor wide = matrix.to(at::kDouble).t();
           const at::Tensor expected = x.to(at::kDouble).matmul(wide);
           // Of each term at most a rounding a sum, and the result's own.
@@ -34,6 +38,27 @@ TEST(HostRows, GiveWhatAMatrixProductGives) {
         }
       }
     }
+  }
+}
+
+TEST(HostRows, OfSeveralMatricesAreThoseOfEach) {
+  torch::manual_seed(7);
+  constexpr std::int64_t kWidth = 48;
+  const at::Tensor x = at::randn({2, kWidth});
+  std::vector<at::Tensor> matrices;
+  std::vector<at::Tensor> together;
+  std::vector<HostRows> rows;
+  for (const std::int64_t count : {100, 0, 1, 32, 33}) {
+    const at::Tensor& matrix = matrices.emplace_back(at::randn({count, kWidth}).to(at::kBFloat16));
+    at::Tensor& out = together.emplace_back(at::empty({2, count}, matrix.options()));
+    rows.push_back({at::kBFloat16, matrix.const_data_ptr(), kWidth, count, out.mutable_data_ptr()});
+  }
+  multiply_host_rows(rows, x.const_data_ptr<float>(), 2);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    at::Tensor alone = at::empty_like(together[i]);
+    rows[i].out = alone.mutable_data_ptr();
+    multiply_host_rows({&rows[i], 1}, x.const_data_ptr<float>(), 2);
+    EXPECT_TRUE(together[i].equal(alone)) << rows[i].count << " rows";
   }
 }
 

@@ -52,6 +52,17 @@ void expect_causal(const MaskRequest& request) {
   }
 }
 
+TEST(Copies, AreMadeOnceForEachDevice) {
+  const Copies copies;
+  const at::Tensor tensor = at::ones({2});
+  EXPECT_TRUE(copies.of(tensor, at::kCPU).is_same(tensor));
+  const at::Tensor there = copies.of(tensor, at::kMeta);
+  EXPECT_TRUE(there.is_meta());
+  const Copies same = copies;
+  EXPECT_TRUE(same.of(tensor, at::kMeta).is_same(there));
+  EXPECT_FALSE(copies.of({}, at::kMeta).defined());
+}
+
 TEST(CausalMask, LetsATokenSeeItselfAndThoseBeforeIt) {
   for (const std::int64_t tokens : {1, 2, 5}) {
     for (const std::int64_t past : {0, 1, 4}) {

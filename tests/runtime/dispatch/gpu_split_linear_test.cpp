@@ -16,16 +16,27 @@ const at::Device kGpu(at::kCUDA, 0);
 constexpr std::int64_t kWidth = 1536;
 constexpr std::int64_t kHeight = 2048;
 
-// Two layers, with a bias and without; the second is too small to be split.
+// Layers of one width, with a bias and without; the last is too small to be split.
 nn::Sequential made() {
   return nn::Sequential(nn::Linear(nn::LinearOptions(kWidth, kHeight).bias(true)),
-                        nn::Linear(nn::LinearOptions(kHeight, 32).bias(false)));
+                        nn::Linear(nn::LinearOptions(kWidth, kHeight / 2).bias(false)),
+                        nn::Linear(nn::LinearOptions(kWidth, 32).bias(true)));
 }
 
 // As haul's own models call it.
 at::Tensor first_of(const nn::Sequential& model, const at::Tensor& x) {
   const auto layer = model->ptr<nn::LinearImpl>(0);
   return kernels::linear(x, layer->weight, layer->bias);
+}
+
+std::vector<at::Tensor> first_layers(const nn::Sequential& model, std::size_t count,
+                                     const at::Tensor& x) {
+  std::vector<kernels::LinearWeights> layers;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto layer = model->ptr<nn::LinearImpl>(i);
+    layers.push_back({layer->weight, layer->bias});
+  }
+  return kernels::linears(x, layers);
 }
 
 class SplitLinear : public testing::TestWithParam<at::ScalarType> {
@@ -56,11 +67,7 @@ class SplitLinear : public testing::TestWithParam<at::ScalarType> {
     return torch::randn({rows, kWidth}).to(kGpu, GetParam());
   }
   const at::Tensor& weight() const { return original->ptr<nn::LinearImpl>(0)->weight; }
-  Bytes bytes() const {
-    Bytes sum = 0;
-    for (const at::Tensor& tensor : original->parameters()) sum += tensor.nbytes();
-    return sum;
-  }
+  Bytes bytes() const { return weight().nbytes(); }
 
   test::TemporaryFolder folder;
   nn::Sequential original;
@@ -89,6 +96,26 @@ TEST_P(SplitLinear, GivesWhatTheGpuAloneGivesAndBringsLess) {
       EXPECT_LT(dispatch_report(model).bytes_moved - before, bytes() * 7 / 10);
     }
   }
+}
+
+TEST_P(SplitLinear, GivesWithOthersOfItsInputWhatItGivesAlone) {
+  const at::NoGradGuard no_gradients;
+  nn::Sequential model = loaded(0.5);
+  const at::Tensor x = random_rows(2);
+  for (const std::size_t count : {2, 3}) {  // all of them split, and not
+    for (int again = 0; again < 3; ++again) {
+      const std::vector<at::Tensor> found = first_layers(model, count, x);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto layer = model->ptr<nn::LinearImpl>(i);
+        EXPECT_TRUE(found[i].equal(kernels::linear(x, layer->weight, layer->bias))) << i;
+      }
+    }
+  }
+  const auto gate = model->ptr<nn::LinearImpl>(1);
+  const at::Tensor gated =
+      kernels::gated_pair(x, {gate->weight, {}}, {gate->weight, {}}, kernels::Curve::kSilu);
+  const at::Tensor once = kernels::linear(x, gate->weight);
+  EXPECT_TRUE(gated.equal(torch::silu(once) * once));
 }
 
 TEST_P(SplitLinear, LeavesManyRowsAndGradientsToTheGpu) {

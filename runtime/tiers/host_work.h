@@ -1,0 +1,29 @@
+#pragma once
+
+// Work of the CPU in the order of a GPU's stream, by a thread of its own, so that whoever gives the
+// stream its work waits for none of it. In a build without the CUDA part there is none, and what
+// needs one throws Error(kUnsupported). One caller at a time.
+
+#include <functional>
+#include <memory>
+
+namespace haul::runtime {
+
+class HostWork {
+ public:
+  explicit HostWork(int gpu);
+  HostWork(const HostWork&) = delete;
+  HostWork& operator=(const HostWork&) = delete;
+  ~HostWork();  // leaves work out that the stream has not come to
+
+  // What the caller's current stream has been given so far comes before the work.
+  void begin();
+  // What it is given from now on comes after the work, which must not throw. REQUIRES: begin().
+  void finish(std::function<void()> work);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace haul::runtime
