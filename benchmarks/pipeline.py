@@ -6,7 +6,7 @@ Two processes on a core each, beside one process on one core, on a Llama of 16 l
 are zero (a file that is a hole). Measured in turns, ROUNDS (5) of each, medians printed:
   pass       a batch in m chunks through 2 stages, as a share of what m/(m+p-1) allows
   busy       9 prompts, three at a time, through 2 stages (haul run --pipeline 2): how much of the two
-             cores was used, by what a longer run takes more than a shorter one
+             cores' time was not idle, by the system's own count, in the middle of a long run
   generate   the same, in tokens a second, beside twice one process; no goal: each stage reads its
              layers at the same time as the other, and memory does not get faster
   prompts    16 prompts shared by 2 processes (haul run --num-processes 2), beside 2 processes that
@@ -18,7 +18,6 @@ not run on Gloo.
 import json
 import os
 import pathlib
-import resource
 import statistics
 import struct
 import subprocess
@@ -31,7 +30,7 @@ BUILD = os.path.dirname(HAUL)
 PASSES = os.path.join(BUILD, "benchmarks/pipeline_passes")
 LAYERS, WIDTH, MIDDLE, VOCABULARY = 16, 512, 1536, 1000
 ROWS, TOKENS, CHUNKS = 32, 64, 8
-NEW, MORE = 24, 96
+NEW, LONG = 48, 240
 
 
 def write_model(folder):
@@ -105,17 +104,25 @@ def run(file, *more, new=NEW):
             "--temperature", 0, *more]
 
 
-def cost(command):
-    """Seconds of processors and of the clock."""
-    used = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    before, begin = used(), time.perf_counter()
-    output(command)
-    return used() - before, time.perf_counter() - begin
+def idle_ticks():
+    """Of cores 0 and 1, since the machine was started, with those that waited for a disk."""
+    with open("/proc/stat") as file:
+        lines = [line.split() for line in file if line.startswith(("cpu0 ", "cpu1 "))]
+    return sum(int(line[4]) + int(line[5]) for line in lines)
 
 
 def busy_share(file):
-    short, long = (cost(launched(2, *run(file, "--pipeline", 2, new=new))) for new in (NEW, MORE))
-    return (long[0] - short[0]) / (long[1] - short[1]) / 2
+    """From 0.4 to 0.9 of the run: the start is loading, and at the end stages have nothing left."""
+    seen = []
+    with subprocess.Popen([str(word) for word in launched(2, *run(file, "--pipeline", 2, new=LONG))], env=ENVIRONMENT,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            seen.append((time.perf_counter(), idle_ticks()))
+            time.sleep(0.1)
+        if process.returncode != 0:
+            sys.exit(f"haul run --pipeline 2 ended with {process.returncode}")
+    (begin, idle), (end, idle_then) = seen[len(seen) * 4 // 10], seen[len(seen) * 9 // 10]
+    return 1 - (idle_then - idle) / os.sysconf("SC_CLK_TCK") / (end - begin) / 2
 
 
 def measure(folder, rounds):

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::pair<const char*, const char*> kVerbs[] = {
-    {"bench", "Measure this machine, so that plans know it"},
+    {"bench", "Measure this machine, and haul on it"},
     {"run", "Run a model: continue a prompt, chat, classify, embed, fill a mask"},
     {"test", "Check that the configured processes work together"},
 };

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/torch/bench_system.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
 #include "core/base/terminal.h"
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFooter =
+constexpr const char* kMachineFooter =
     R"(Plans rest on the machine's speeds. 'haul bench machine' measures them in some seconds and keeps
 them for every plan after that; without it they are guesses. Let nothing else run beside it.
 
@@ -23,6 +24,22 @@ Examples:
   haul bench machine
   haul bench machine --folder /data     the disk that models are read from
   haul bench machine --json             what it found, as the file that it writes)";
+
+constexpr const char* kFooter =
+    R"(Examples:
+  haul bench machine                    measure the machine for plans
+  haul bench decode                     tokens a second, beside the memory's limit
+  haul bench offload --peer             a model that does not fit, beside Accelerate
+  haul bench load --shape gpt2-xl
+  haul bench throughput --peer=.venv/bin/python --json > figures.json)";
+
+constexpr const char* kSystemFooter =
+    R"(A checkpoint of random weights is made in --folder at the first time and stays there. Each figure
+is the median of all rounds; every round is a process of its own, haul's and the peer's in turns,
+and both must give the same ids. limit: what the machine could do at most, measured just before;
+planned: what haul's plan said. Let nothing else run beside it.
+
+Shapes: llama-8b, llama-1b, llama-135m, gpt2-xl, or the path of any config.json.)";
 
 struct Flags {
   fs::path folder = ".";
@@ -75,10 +92,28 @@ void measure(const Flags& flags) {
   fmt::print("kept in {}: plans know this machine now\n", file.string());
 }
 
+void add_system(CLI::App& bench, const char* name, const char* description,
+                void (*run)(const BenchOptions&)) {
+  CLI::App* verb = bench.add_subcommand(name, description);
+  const auto options = std::make_shared<BenchOptions>();
+  verb->add_flag("--peer{python3}", options->peer,
+                 "beside Transformers and Accelerate; --peer=PYTHON: the Python that has them");
+  verb->add_option("--shape", options->shape,
+                   "of the model; default: llama-8b with a large GPU, else a smaller one");
+  verb->add_option("--folder", options->folder,
+                   "for the checkpoint; default: haul/bench in the user's cache folder");
+  verb->add_option("--rounds", options->rounds, "of which the median is taken")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_flag("--json", options->json, "print the figures of all rounds as JSON");
+  verb->footer(kSystemFooter);
+  verb->callback([options, run] { run(*options); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure this machine, so that plans know it");
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine, and haul on it");
   bench->footer(kFooter);
   bench->require_subcommand(1);
   CLI::App* machine = bench->add_subcommand("machine", "How fast RAM, disk, CPU and GPUs are");
@@ -87,8 +122,12 @@ void add_bench(CLI::App& app) {
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
   machine->add_flag("--json", flags->json, "print what is kept");
-  machine->footer(kFooter);
+  machine->footer(kMachineFooter);
   machine->callback([flags] { measure(*flags); });
+  add_system(*bench, "offload", "Tokens a second of a model that does not fit", bench_offload);
+  add_system(*bench, "load", "Seconds to load a model, and to its first token", bench_load);
+  add_system(*bench, "decode", "Tokens a second of a model that fits", bench_decode);
+  add_system(*bench, "throughput", "Tokens a second of many prompts at once", bench_throughput);
 }
 
 }  // namespace haul::cli

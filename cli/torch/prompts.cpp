@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -17,21 +18,38 @@ constexpr Bytes kMaxPromptFile = 64 * kMiB;
 Prompt from_json(const core::Json& json, const std::string& source) {
   const auto fail = [&](const char* why) {
     throw Error(ErrorKind::kCorrupt, fmt::format("{}: {}", source, why),
-                "a line is a JSON string, {\"prompt\": TEXT} or {\"messages\": [...]}");
+                "a line is a JSON string, {\"prompt\": TEXT}, {\"messages\": [...]} or "
+                "{\"ids\": [1, 2, 3]}");
   };
-  if (json.is_string()) return {json.get<std::string>(), nullptr, source};
+  Prompt prompt;
+  prompt.source = source;
+  if (json.is_string()) {
+    prompt.text = json.get<std::string>();
+    return prompt;
+  }
   if (!json.is_object()) fail("is neither a string nor an object");
   const auto text = json.find("prompt");
   const auto messages = json.find("messages");
-  if ((text == json.end()) == (messages == json.end())) {
-    fail("has not one of 'prompt' and 'messages'");
+  const auto ids = json.find("ids");
+  if ((text != json.end()) + (messages != json.end()) + (ids != json.end()) != 1) {
+    fail("has not one of 'prompt', 'messages' and 'ids'");
   }
   if (messages != json.end()) {
     if (!messages->is_array() || messages->empty()) fail("'messages' is not a list of messages");
-    return {{}, *messages, source};
+    prompt.messages = *messages;
+  } else if (ids != json.end()) {
+    if (!ids->is_array() || ids->empty()) fail("'ids' is not a list of tokens");
+    for (const core::Json& id : *ids) {
+      if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<TokenId>::max()) {
+        fail("'ids' holds what is no token");
+      }
+      prompt.ids.push_back(id.get<TokenId>());
+    }
+  } else {
+    if (!text->is_string()) fail("'prompt' is not a text");
+    prompt.text = text->get<std::string>();
   }
-  if (!text->is_string()) fail("'prompt' is not a text");
-  return {text->get<std::string>(), nullptr, source};
+  return prompt;
 }
 
 void drop_return(std::string& line) {
@@ -48,7 +66,7 @@ std::vector<Prompt> read_prompts(const std::string& file, bool lines) {
     // The end of the last line is no part of the text.
     if (text.ends_with('\n')) text.pop_back();
     drop_return(text);
-    return {{text, nullptr, {}}};
+    return {{text, nullptr, {}, {}}};
   }
   const std::string name = file.empty() ? "stdin" : file;
   std::vector<Prompt> prompts;
@@ -59,7 +77,7 @@ std::vector<Prompt> read_prompts(const std::string& file, bool lines) {
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     const std::string source = fmt::format("{}:{}", name, number);
     prompts.push_back(as_json ? from_json(core::parse_json(line, source), source)
-                              : Prompt{line, nullptr, source});
+                              : Prompt{line, nullptr, {}, source});
   }
   if (prompts.empty()) throw Error(ErrorKind::kUsage, fmt::format("{}: has no prompts", name));
   return prompts;

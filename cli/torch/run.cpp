@@ -120,8 +120,9 @@ void write_logits(LoadedModel& model, const std::vector<TokenId>& ids, const std
 }
 
 std::vector<Prompt> prompts_of(const Flags& flags, const PartialState& state) {
-  if (!flags.ids.empty() || flags.chat) return {};
-  if (!flags.prompt.empty()) return {{flags.prompt, nullptr, {}}};
+  if (flags.chat) return {};
+  if (!flags.ids.empty()) return {{{}, nullptr, parse_ids("--ids", flags.ids), {}}};
+  if (!flags.prompt.empty()) return {{flags.prompt, nullptr, {}, {}}};
   return read_prompts(state, flags.file, flags.lines);
 }
 
@@ -185,8 +186,6 @@ void run(Flags& flags, char** argv) {
   }
   // Words pass between the processes, not tensors: no GPU is needed for that.
   const PartialState state({true});
-  const std::vector<TokenId> ids =
-      flags.ids.empty() ? std::vector<TokenId>() : parse_ids("--ids", flags.ids);
   const std::vector<Prompt> prompts = prompts_of(flags, state);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   flags.prompts.generate.cancel = &interrupted();
@@ -206,21 +205,17 @@ void run(Flags& flags, char** argv) {
   }
   LoadedModel model = load_model(flags.model, model_options(flags, state));
   if (!flags.logits.empty()) {
-    write_logits(model, ids, flags.logits);
+    write_logits(model, prompts.front().ids, flags.logits);
     return;
   }
   const Task task = flags.task.empty() ? model.task() : parse_task(flags.task);
   if (flags.chat) {
     converse(model, flags);
   } else if (task != Task::kGenerate) {
-    run_task(model, task, {prompts, ids, flags.labels, flags.prompts.json}, state);
+    run_task(model, task, {prompts, flags.labels, flags.prompts.json}, state);
   } else {
     catch_interrupt();
-    if (ids.empty()) {
-      answer(model, prompts, flags.prompts, state);
-    } else {
-      answer(model, ids, flags.prompts);
-    }
+    answer(model, prompts, flags.prompts, state);
   }
 }
 
@@ -238,7 +233,7 @@ void add_run(CLI::App& app, char** argv) {
   verb->add_flag("--chat", flags->chat, "a conversation, a line a turn");
   verb->add_option("--file", flags->file,
                    "a file with the prompt; one that ends in .jsonl has a prompt a line: a JSON "
-                   "string, {\"prompt\": TEXT} or {\"messages\": [...]}");
+                   "string, {\"prompt\": TEXT}, {\"messages\": [...]} or {\"ids\": [1, 2, 3]}");
   verb->add_flag("--lines", flags->lines, "each line of --file or of a pipe is a prompt");
   verb->add_option("--ids", flags->ids, "the prompt as token ids: 1,2,3");
   verb->add_option("--system", prompts.system, "the system's words before a chat");

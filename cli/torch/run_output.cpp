@@ -14,14 +14,17 @@ core::Json stats(const LoadedModel& model) {
     planned[tier.tier] = tier.planned;
   }
   const ProcessMemory process = model.process_memory();
-  return {{"load_s", model.load_seconds()},
-          {"first_token_s", figures.first_token_seconds},
-          {"tokens_per_s", figures.tokens_per_second()},
-          {"bytes_moved", report.bytes_moved},
-          {"peak", std::move(peak)},
-          {"planned", std::move(planned)},
-          {"process", process.peak},
-          {"libtorch", process.libtorch}};
+  const Plan& plan = model.plan();
+  return {
+      {"load_s", model.load_seconds()},
+      {"first_token_s", figures.first_token_seconds},
+      {"tokens_per_s", figures.tokens_per_second()},
+      {"predicted", {{"load_s", plan.load.seconds}, {"tokens_per_s", plan.tokens_per_second()}}},
+      {"bytes_moved", report.bytes_moved},
+      {"peak", std::move(peak)},
+      {"planned", std::move(planned)},
+      {"process", process.peak},
+      {"libtorch", process.libtorch}};
 }
 
 core::Json to_json(const Generated& generated, const LoadedModel& model) {

@@ -31,16 +31,20 @@ void run_in_processes(int processes, char** argv) {
 
 std::vector<Prompt> read_prompts(const PartialState& state, const std::string& file, bool lines) {
   if (!state.use_distributed()) return read_prompts(file, lines);
-  std::vector<std::string> words;  // three for each
+  constexpr std::size_t kWords = 4;
+  std::vector<std::string> words;  // kWords for each
   if (state.is_main_process()) {
     for (const Prompt& prompt : read_prompts(file, lines)) {
-      words.insert(words.end(), {prompt.text, prompt.messages.dump(), prompt.source});
+      words.insert(words.end(), {prompt.text, prompt.messages.dump(), core::Json(prompt.ids).dump(),
+                                 prompt.source});
     }
   }
   words = state.broadcast_object(words);
   std::vector<Prompt> prompts;
-  for (std::size_t i = 0; i < words.size(); i += 3) {
-    prompts.push_back({words[i], core::parse_json(words[i + 1], words[i + 2]), words[i + 2]});
+  for (std::size_t i = 0; i < words.size(); i += kWords) {
+    const std::string& source = words[i + 3];
+    prompts.push_back({words[i], core::parse_json(words[i + 1], source),
+                       core::parse_json(words[i + 2], source), source});
   }
   return prompts;
 }

@@ -21,6 +21,7 @@ using Ids = std::vector<TokenId>;
 
 // The prompt as the model wants it: a turn of a chat where it has a template, else as it is.
 Ids ids_of(const LoadedModel& model, const Prompt& prompt, const PromptOptions& options) {
+  if (!prompt.ids.empty()) return prompt.ids;
   const Tokenizer& tokenizer = model.tokenizer();
   if (!prompt.messages.is_null()) return chat_ids(tokenizer, prompt.messages);
   if (options.raw || !tokenizer.chat_template()) {
@@ -63,6 +64,13 @@ void show_progress(std::size_t done, std::size_t all) {
 }
 void clear_progress() {
   if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[K");
+}
+
+void answer(LoadedModel& model, const std::vector<TokenId>& ids, const PromptOptions& options) {
+  const LoadedModel::OnText on_text = options.json ? LoadedModel::OnText() : show;
+  const Generated generated = model.generate(ids, options.generate, on_text);
+  show(options.json ? to_json(generated, model).dump() + "\n" : "\n");
+  fmt::print(stderr, "{}\n", figures_line(model));
 }
 
 // Many prompts, a batch a task.
@@ -181,13 +189,6 @@ std::vector<TokenId> chat_ids(const Tokenizer& tokenizer, const core::Json& mess
 void show(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-}
-
-void answer(LoadedModel& model, const std::vector<TokenId>& ids, const PromptOptions& options) {
-  const LoadedModel::OnText on_text = options.json ? LoadedModel::OnText() : show;
-  const Generated generated = model.generate(ids, options.generate, on_text);
-  show(options.json ? to_json(generated, model).dump() + "\n" : "\n");
-  fmt::print(stderr, "{}\n", figures_line(model));
 }
 
 void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,

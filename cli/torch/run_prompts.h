@@ -32,7 +32,6 @@ void show(std::string_view text);
 // Print the answers, those to many in their order with an empty line between them, and on stderr
 // the figures. Until interrupted. Errors name the prompt's source. Several processes share the
 // prompts, `batch` at a time, and the main one prints.
-void answer(LoadedModel& model, const std::vector<TokenId>& ids, const PromptOptions& options);
 void answer(LoadedModel& model, const std::vector<Prompt>& prompts, const PromptOptions& options,
             const PartialState& state);
 // The same by processes that have a stage of the model, or a part of its layers, each.

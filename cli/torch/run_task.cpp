@@ -22,14 +22,16 @@ constexpr std::array<std::pair<const char*, Task>, 4> kTasks{{{"generate", Task:
                                                               {"classify", Task::kClassify},
                                                               {"fill-mask", Task::kFillMask}}};
 
-std::string embed(LoadedModel& model, const std::string& text, const TaskInput& input) {
-  const std::vector<float> vector = input.ids.empty() ? model.embed(text) : model.embed(input.ids);
+std::string embed(LoadedModel& model, const Prompt& prompt, const TaskInput& input) {
+  const std::vector<float> vector =
+      prompt.ids.empty() ? model.embed(prompt.text) : model.embed(prompt.ids);
   if (input.json) return core::Json{{"embedding", vector}}.dump() + "\n";
   return fmt::format("{}\n", fmt::join(vector, " "));
 }
 
-std::string classify(LoadedModel& model, const std::string& text, const TaskInput& input) {
-  std::vector<Label> labels = input.ids.empty() ? model.classify(text) : model.classify(input.ids);
+std::string classify(LoadedModel& model, const Prompt& prompt, const TaskInput& input) {
+  std::vector<Label> labels =
+      prompt.ids.empty() ? model.classify(prompt.text) : model.classify(prompt.ids);
   if (!input.labels.empty() && input.labels.size() != labels.size()) {
     throw Error(ErrorKind::kUsage, fmt::format("--labels names {} labels, and the model has {}",
                                                input.labels.size(), labels.size()));
@@ -44,8 +46,9 @@ std::string classify(LoadedModel& model, const std::string& text, const TaskInpu
   return input.json ? core::Json{{"labels", json}}.dump() + "\n" : lines;
 }
 
-std::string fill_mask(LoadedModel& model, const std::string& text, const TaskInput& input) {
-  const auto masks = input.ids.empty() ? model.fill_mask(text) : model.fill_mask(input.ids);
+std::string fill_mask(LoadedModel& model, const Prompt& prompt, const TaskInput& input) {
+  const auto masks =
+      prompt.ids.empty() ? model.fill_mask(prompt.text) : model.fill_mask(prompt.ids);
   core::Json json = core::Json::array();
   std::string lines;
   for (const std::vector<Word>& words : masks) {
@@ -62,19 +65,14 @@ std::string fill_mask(LoadedModel& model, const std::string& text, const TaskInp
   return input.json ? core::Json{{"masks", json}}.dump() + "\n" : lines;
 }
 
-std::string answer_to(LoadedModel& model, Task task, const std::string& text,
-                      const TaskInput& input) {
-  if (task == Task::kEmbed) return embed(model, text, input);
-  if (task == Task::kClassify) return classify(model, text, input);
-  return fill_mask(model, text, input);
-}
-
 std::string answer_to(LoadedModel& model, Task task, const Prompt& prompt, const TaskInput& input) {
   try {
     if (!prompt.messages.is_null()) {
       throw Error(ErrorKind::kUsage, "this task takes a text, and no messages");
     }
-    return answer_to(model, task, prompt.text, input);
+    if (task == Task::kEmbed) return embed(model, prompt, input);
+    if (task == Task::kClassify) return classify(model, prompt, input);
+    return fill_mask(model, prompt, input);
   } catch (Error& error) {
     if (!prompt.source.empty()) error.add_context(prompt.source);
     throw;
@@ -93,7 +91,6 @@ Task parse_task(const std::string& name) {
 
 void run_task(LoadedModel& model, Task task, const TaskInput& input, const PartialState& state) {
   const auto start = std::chrono::steady_clock::now();
-  if (!input.ids.empty()) show(answer_to(model, task, std::string(), input));
   SharedWork work;
   work.count = static_cast<std::int64_t>(input.texts.size());
   work.task = [&](std::int64_t i) {

@@ -16,7 +16,6 @@ Task parse_task(const std::string& name);
 
 struct TaskInput {
   std::vector<Prompt> texts;
-  std::vector<TokenId> ids;         // instead of texts, where there are any
   std::vector<std::string> labels;  // instead of the config's
   bool json = false;                // an object a line
 };

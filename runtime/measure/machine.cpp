@@ -8,11 +8,14 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -216,6 +219,34 @@ double disk_bandwidth(const fs::path& folder, Slab& memory) {
 }
 
 }  // namespace
+
+double read_bandwidth(c10::Device device) {
+  const c10::InferenceMode no_gradients;
+  const at::Tensor words =
+      at::ones({static_cast<std::int64_t>(kHost / sizeof(float))}, at::TensorOptions(device));
+  if (device.is_cuda()) {
+    return static_cast<double>(kHost) / median_seconds([&] {
+             words.sum();
+             wait_for(point_of_current_stream(device.index()));
+           });
+  }
+  // Sums of integers, which a compiler may take in any order.
+  const std::size_t threads = std::max(1U, std::thread::hardware_concurrency());
+  const std::span numbers(static_cast<const std::uint32_t*>(words.const_data_ptr()),
+                          static_cast<std::size_t>(words.numel()));
+  std::vector<std::uint32_t> sums(threads);
+  const double seconds = median_seconds([&] {
+    std::vector<std::jthread> running;
+    for (std::size_t t = 0; t < threads; ++t) {
+      running.emplace_back([&, t] {
+        const std::size_t begin = numbers.size() * t / threads;
+        const auto part = numbers.subspan(begin, numbers.size() * (t + 1) / threads - begin);
+        sums[t] = std::accumulate(part.begin(), part.end(), std::uint32_t{0});
+      });
+    }
+  });
+  return static_cast<double>(kHost) / seconds;
+}
 
 double link_bandwidth(int gpu, Bytes piece) {
   constexpr Bytes kPieces = 8;

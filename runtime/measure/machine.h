@@ -9,6 +9,8 @@
 #include <functional>
 #include <string>
 
+#include <c10/core/Device.h>
+
 #include "haul/bytes.h"
 #include "haul/profile.h"
 
@@ -21,6 +23,10 @@ struct MeasureOptions {
 
 // Throws Error(kResource) where memory or disk is missing for it.
 Profile measure_machine(const MeasureOptions& options);
+
+// Bytes a second that all of a device's cores read from its memory and add up: the most that
+// decoding can get.
+double read_bandwidth(c10::Device device);
 
 // Bytes a second from pinned RAM to a GPU, in pieces of this size.
 double link_bandwidth(int gpu, Bytes piece);

@@ -47,6 +47,8 @@ def test_a_batch_gives_what_each_gives_alone(model, alone, tmp_path, batch):
     same(lines(*flags, "--file", tmp_path / "a.jsonl"), alone)
     same(lines(*flags, "--file", tmp_path / "a.txt", "--lines"), alone)
     same(lines(*flags, "--lines", text="\n".join(TEXTS)), alone)
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"ids": one["prompt_ids"]}) + "\n" for one in alone))
+    same(lines(*flags, "--file", tmp_path / "b.jsonl"), alone)
     code, out, err = run(*flags, "--file", tmp_path / "a.jsonl")
     assert code == 0
     assert out == "\n".join(one["text"] + "\n" for one in alone)
@@ -107,8 +109,10 @@ def test_other_tasks_take_files_too(tmp_path):
 
 
 @pytest.mark.parametrize("line,words", [
-    ("{", "JSON"), ("3", "neither a string nor an object"), ("{}", "'prompt' and 'messages'"),
+    ("{", "JSON"), ("3", "neither a string nor an object"), ("{}", "'prompt', 'messages' and 'ids'"),
     ('{"prompt": 3}', "'prompt' is not a text"), ('{"messages": []}', "'messages'"),
+    ('{"ids": []}', "'ids' is not a list"), ('{"ids": [1, -1]}', "no token"), ('{"ids": [4294967296]}', "no token"),
+    ('{"ids": [99999]}', "99999"),
     ('""', "no tokens"), (json.dumps("dog " * 70), "context 64")])
 def test_errors_name_the_file_and_the_line(model, tmp_path, line, words):
     (tmp_path / "a.jsonl").write_text(f'"a dog"\n\n{line}\n"a cat"\n')

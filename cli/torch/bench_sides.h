@@ -1,0 +1,57 @@
+#pragma once
+
+// The two sides of `haul bench`: haul and its peer do the same work, each in a process of its own.
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "haul/bytes.h"
+#include "haul/tokenizer.h"
+
+namespace haul::cli {
+
+// What both do.
+struct BenchWork {
+  std::filesystem::path model;
+  std::filesystem::path folder;         // for what they write
+  std::map<std::string, Bytes> budget;  // of "0" and "cpu", the rest on disk; empty: all there is
+  std::vector<std::vector<TokenId>> prompts;
+  std::int64_t new_tokens = 1;
+  bool cold = false;            // the model's files are not in the page cache at the start
+  std::optional<Bytes> memory;  // for the whole process with its page cache; nothing: no limit
+};
+
+struct BenchRun {
+  double start = 0;         // seconds from the start of the process to the first token
+  double load = 0;          // seconds
+  double first_token = 0;   // seconds from the prompt, with all loaded
+  double token_rate = 0;    // a second, after the first, of all prompts together
+  double planned_rate = 0;  // what haul's plan said
+  double all_rate = 0;      // new tokens of all prompts over the time from prompt to end
+  std::vector<std::vector<TokenId>> ids;
+  core::Json tops;      // of the peer: for each token of the first prompt the two likeliest
+  core::Json versions;  // of the peer
+};
+
+// Both throw Error(kResource) with the last words of a process that failed.
+BenchRun run_haul(const BenchWork& work, const std::filesystem::path& profile);
+BenchRun run_peer(const BenchWork& work, const std::string& python);
+
+// Whether a Python has what the peer needs; else what it says instead.
+std::optional<std::string> peer_is_missing(const std::string& python);
+
+// Where the answers to the first prompt part, and whether that is a tie: the two likeliest tokens
+// of the peer are then ours and theirs, and nearer to each other than `tolerance` of their size, so
+// that rounding decides. After a tie the texts differ, and nothing more can be compared.
+struct Comparison {
+  bool same = true;                // to the end, or to the tie
+  std::optional<std::size_t> tie;  // at this token of the first prompt
+  std::string difference;          // for people, where they are not the same
+};
+Comparison compare(const BenchRun& ours, const BenchRun& peers, double tolerance);
+
+}  // namespace haul::cli

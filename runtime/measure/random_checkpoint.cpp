@@ -1,0 +1,115 @@
+#include "runtime/measure/random_checkpoint.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "core/base/disk_space.h"
+#include "core/base/file.h"
+#include "core/describe/describe.h"
+#include "core/formats/sharded_writer.h"
+#include "haul/error.h"
+#include "runtime/dispatch/model_tensors.h"
+
+namespace haul::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Bytes kShard = 2'000'000'000;
+constexpr Bytes kMaxConfig = 1 * kMiB;
+constexpr std::int64_t kAtOnce = 1 << 22;
+constexpr double kSpread = 0.02;  // as models are initialised
+constexpr std::uint64_t kSeed = 1;
+
+// Norms begin as ones, biases as zeros, as in a model before its training.
+void fill(at::Tensor& values, const core::HeaderTensor& tensor, at::Generator& generator) {
+  if (tensor.shape.size() > 1) {
+    values.normal_(0, kSpread, generator);
+  } else {
+    values.fill_(tensor.name.ends_with("bias") ? 0 : 1);
+  }
+}
+
+// What a checkpoint holds: each tied tensor under its first name.
+std::vector<core::HeaderTensor> stored(const Description& description) {
+  std::set<std::string> again;
+  for (const auto& group : description.tied) again.insert(group.begin() + 1, group.end());
+  std::vector<core::HeaderTensor> result;
+  for (const NamedTensor& tensor : all_tensors(description)) {
+    if (tensor.persistent && !again.contains(tensor.name)) {
+      result.push_back({tensor.name, tensor.dtype, tensor.shape});
+    }
+  }
+  return result;
+}
+
+// Of tables of which a token takes a row.
+Bytes rows_alone(const ModuleSpec& module, const std::string& path,
+                 const std::set<std::string>& tied) {
+  Bytes sum = 0;
+  for (const ParameterSpec& parameter : module.parameters) {
+    const std::string name = path + parameter.name;
+    if (module.class_name == "Embedding" && !tied.contains(name)) {
+      sum += byte_count(parameter.dtype, parameter.shape);
+    }
+  }
+  for (const ModuleSpec& child : module.children) {
+    sum += rows_alone(child, path + child.name + ".", tied);
+  }
+  return sum;
+}
+
+bool is_complete(const fs::path& folder, const std::string& config) {
+  const fs::path file = folder / "config.json";
+  if (!fs::exists(file)) return false;
+  if (core::read_file(file, kMaxConfig) == config) return true;
+  throw Error(ErrorKind::kUsage, fmt::format("{}: is of another model", file.string()),
+              "name another folder");
+}
+
+}  // namespace
+
+RandomCheckpoint random_checkpoint(const core::Json& config, const fs::path& folder,
+                                   const std::function<void(Bytes, Bytes)>& on_bytes) {
+  core::DescribeOptions options;
+  options.dtype = core::WeightDtype::kStored;
+  RandomCheckpoint result;
+  result.description = core::describe_config(config, "the config", options);
+  const std::vector<core::HeaderTensor> tensors = stored(result.description);
+  result.weights = core::safetensors_size(tensors);
+  std::set<std::string> tied;
+  for (const auto& group : result.description.tied) tied.insert(group.begin(), group.end());
+  result.read = result.weights - rows_alone(result.description.root, "", tied);
+
+  const std::string text = config.dump(2) + "\n";
+  fs::create_directories(folder);
+  if (is_complete(folder, text)) return result;
+  core::require_disk_space(folder, result.weights);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
+  Bytes done = 0;
+  core::write_shards(
+      folder, tensors, {{"format", "pt"}}, core::plan_shards(tensors, kShard),
+      [&](std::size_t number, core::SafetensorsWriter& writer) {
+        const core::HeaderTensor& tensor = tensors[number];
+        const auto count = static_cast<std::int64_t>(element_count(tensor.shape));
+        for (std::int64_t at = 0; at < count; at += kAtOnce) {
+          at::Tensor values = at::empty({std::min(kAtOnce, count - at)}, at::kFloat);
+          fill(values, tensor, generator);
+          const at::Tensor bytes = values.to(to_scalar_type(tensor.dtype));
+          writer.write({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+          done += bytes.nbytes();
+          on_bytes(done, result.weights);
+        }
+      });
+  // Last: it says that all the rest is there.
+  core::write_file_atomically(folder / "config.json", text);
+  return result;
+}
+
+}  // namespace haul::runtime
