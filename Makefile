@@ -8,6 +8,7 @@
 #   make test-asan    the torch-free tests under the address and undefined-behaviour sanitizers
 #   make test-tsan    the reader and the streamer under the thread sanitizer
 #   make test-oracle  compare with the peers from PyPI, live
+#   make build-cuda   compile the CUDA part; needs its toolkit, and no GPU
 #   make fuzz         every fuzzer for FUZZ_SECONDS (60)
 #   make test-gpu     the tests that need a GPU
 #   make bench        the benchmarks, each beside its limit and its peer
@@ -18,7 +19,7 @@ CONFIGURE := cmake -G Ninja -S . --log-level=WARNING
 CTEST := ctest --output-on-failure -j$(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build install check format test-asan test-tsan test-oracle fuzz test-gpu bench
+.PHONY: help demo test build install check format test-asan test-tsan test-oracle build-cuda fuzz test-gpu bench
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -62,6 +63,13 @@ test-tsan:
 test-oracle: build
 	@scripts/setup oracle
 	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q tests/oracle
+
+# The oracles' torch has the CUDA headers that the small one for `make build` lacks.
+build-cuda:
+	@scripts/setup oracle
+	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
+	  -DHAUL_REQUIRE_CUDA=ON -DHAUL_TESTS=OFF
+	@cmake --build build-cuda --target haul_kernels haul_runtime_tiers
 
 fuzz:
 	@scripts/setup fuzz

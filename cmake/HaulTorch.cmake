@@ -53,4 +53,8 @@ if(HAUL_NVCC AND cublas AND nccl AND EXISTS ${HAUL_TORCH_DIR}/lib/libtorch_cuda.
   target_link_libraries(haul::torch_cuda INTERFACE haul::torch
     -Wl,--push-state,--no-as-needed,-ltorch_cuda,-lc10_cuda,--pop-state CUDA::cudart)
 endif()
+if(HAUL_REQUIRE_CUDA AND NOT HAUL_CUDA)
+  message(FATAL_ERROR "the CUDA part needs nvcc and a torch with its CUDA libraries; "
+    "nvcc: ${HAUL_NVCC}, torch: ${HAUL_TORCH_DIR}")
+endif()
 message(STATUS "torch: ${HAUL_TORCH_DIR}, CUDA part: ${HAUL_CUDA}")

@@ -52,8 +52,9 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
   for (const BenchRow& row : rows) {
     text +=
         fmt::format("{:<{}}  {:<9}{:>8}{:>9}{:>8}{:>9}{:>9}{:>9}  {}\n", row.name, width, row.unit,
-                    number(row.limit), number(row.median(row.haul)), number(row.of_limit()),
-                    number(row.planned), row.peer.empty() ? "-" : number(row.median(row.peer)),
+                    number(row.limit), row.haul.empty() ? "-" : number(row.median(row.haul)),
+                    number(row.of_limit()), number(row.planned),
+                    row.peer.empty() ? "-" : number(row.median(row.peer)),
                     number(row.times_the_peer(), "x"), ids_text(row));
   }
   for (const BenchRow& row : rows) {
@@ -64,16 +65,17 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
 }
 
 core::Json to_json(const BenchRow& row) {
-  core::Json json{{"name", row.name},
-                  {"unit", row.unit},
-                  {"limit", or_null(row.limit)},
-                  {"planned", or_null(row.planned)},
-                  {"haul", row.median(row.haul)},
-                  {"of_limit", or_null(row.of_limit())},
-                  {"peer", nullptr},
-                  {"times_the_peer", or_null(row.times_the_peer())},
-                  {"ids", nullptr},
-                  {"rounds", {{"haul", row.haul}, {"peer", row.peer}}}};
+  core::Json json{
+      {"name", row.name},
+      {"unit", row.unit},
+      {"limit", or_null(row.limit)},
+      {"planned", or_null(row.planned)},
+      {"haul", row.haul.empty() ? core::Json(nullptr) : core::Json(row.median(row.haul))},
+      {"of_limit", or_null(row.of_limit())},
+      {"peer", nullptr},
+      {"times_the_peer", or_null(row.times_the_peer())},
+      {"ids", nullptr},
+      {"rounds", {{"haul", row.haul}, {"peer", row.peer}}}};
   if (!row.remark.empty()) json["remark"] = row.remark;
   if (row.peer.empty()) return json;
   json["peer"] = row.median(row.peer);

@@ -1,7 +1,12 @@
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/file.h"
 #include "haul/profile.h"
@@ -34,6 +39,77 @@ TEST(BenchCommand, KeepsWhatItMeasuresForPlans) {
     ++left;
   }
   EXPECT_EQ(left, 1U) << "nothing but the folder of the profile";
+}
+
+// A model small enough to be made and run in a moment.
+std::string write_shape(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "tiny.json";
+  core::write_file_atomically(file, R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 512,
+    "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 1024, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "eos_token_id": 2})");
+  return file;
+}
+
+TEST(BenchCommand, DecodesRandomWeightsBesideTheLimit) {
+  const test::TemporaryFolder folder{std::filesystem::current_path()};
+  const std::string shape = write_shape(folder.path());
+  const std::filesystem::path made = folder.path() / "made";
+  const std::vector<std::string> command{"bench", "decode", "--shape",  shape, "--folder",
+                                         made,    "--json", "--rounds", "3",   "--peer=/no/python"};
+  const auto done = run_haul(command);
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("/no/python: cannot start"));
+  const auto json = nlohmann::json::parse(done.out);
+  EXPECT_EQ(json["bench"], "decode");
+  // 3 layers of q, k, v, o, gate, up, down and two norms; the embeddings, the last norm, the head.
+  constexpr std::int64_t kLayer = 64 * (64 + 32 + 32 + 64) + 3 * 160 * 64 + 2 * 64;
+  EXPECT_EQ(json["weights"], 2 * (3 * kLayer + 2 * 512 * 64 + 64));
+  ASSERT_EQ(json["rows"].size(), 1U);
+  const auto& row = json["rows"][0];
+  EXPECT_EQ(row["unit"], "tokens/s");
+  auto rounds = row["rounds"]["haul"].get<std::vector<double>>();
+  ASSERT_EQ(rounds.size(), 3U);
+  std::sort(rounds.begin(), rounds.end());
+  EXPECT_EQ(row["haul"], rounds[1]);
+  EXPECT_GT(rounds[0], 0);
+  EXPECT_GT(row["planned"], 0);
+  EXPECT_DOUBLE_EQ(row["of_limit"].get<double>(), rounds[1] / row["limit"].get<double>());
+  EXPECT_TRUE(row["peer"].is_null());
+
+  // The checkpoint stays, as it was.
+  const std::filesystem::path weights = made / "config-tiny.json" / "model.safetensors";
+  const auto written = std::filesystem::last_write_time(weights);
+  ASSERT_EQ(run_haul(command).exit_code, 0);
+  EXPECT_EQ(std::filesystem::last_write_time(weights), written);
+}
+
+TEST(BenchCommand, RefusesShapesThatItDoesNotKnow) {
+  const test::TemporaryFolder folder{std::filesystem::current_path()};
+  const auto bench = [&](const std::string& shape) {
+    return run_haul({"bench", "load", "--shape", shape, "--folder", folder.path()});
+  };
+  const auto unknown = bench("llama-9t");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'llama-9t' is no shape"));
+  EXPECT_THAT(unknown.err, HasSubstr("llama-8b"));
+  core::write_file_atomically(folder.path() / "list.json", "[]");
+  const auto list = bench(folder.path() / "list.json");
+  EXPECT_EQ(list.exit_code, 1);
+  EXPECT_THAT(list.err, HasSubstr("list.json: is no JSON object"));
+}
+
+TEST(BenchCommand, DoesNotWriteOverAnotherModel) {
+  const test::TemporaryFolder folder{std::filesystem::current_path()};
+  const std::string shape = write_shape(folder.path());
+  const std::filesystem::path config = folder.path() / "config-tiny.json" / "config.json";
+  std::filesystem::create_directory(config.parent_path());
+  core::write_file_atomically(config, "{}");
+  const auto done = run_haul({"bench", "decode", "--shape", shape, "--folder", folder.path()});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, HasSubstr("config.json: is of another model"));
+  EXPECT_EQ(core::read_file(config, kMiB), "{}");
 }
 
 TEST(BenchCommand, SaysWhatItCanMeasure) {
