@@ -10,6 +10,8 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "kernels/few_rows.h"
+
 namespace haul::kernels {
 namespace {
 
@@ -37,6 +39,11 @@ void expect_the_same(const Case& item, at::ScalarType type) {
     const at::Tensor found = kernels::linear(x, weight, added);
     EXPECT_EQ(found.scalar_type(), type);
     EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, item.rows, item.height}));
+    if (type == at::kBFloat16 && !are_few_rows(x)) {
+      // torch's own product, which on some CPUs rounds sums of a part of the row to BF16.
+      EXPECT_TRUE(found.equal(at::linear(x, weight, biased ? std::optional(bias) : std::nullopt)));
+      continue;
+    }
     const at::Tensor wide = biased ? bias.to(at::kDouble) : at::Tensor();
     const at::Tensor exact = plain_linear(x.to(at::kDouble), weight.to(at::kDouble), wide, {});
     const at::Tensor away = (found.to(at::kDouble) - exact).abs();

@@ -6,6 +6,8 @@
 // aside for activations, which is the same on either side. Those are measured apart: an allocator
 // that counts gives the most that torch's ops held at one time.
 
+#include <sys/auxv.h>
+
 #include <atomic>
 #include <mutex>
 #include <numeric>
@@ -119,13 +121,15 @@ void use(LoadedModel& model) {
   model.generate(prompt, options);
 }
 
-// On x86, where there are instructions for it, torch's attention lays keys and values in half
-// precision out anew, in memory that counts as the libraries' workspace.
-bool packs([[maybe_unused]] Dtype dtype) {
+// With instructions for half precision torch's libraries lay operands out anew, in memory that
+// counts as their workspace: keys and values of attention on x86, a weight that many rows are
+// multiplied with on ARM.
+bool packs(Dtype dtype) {
 #ifdef __x86_64__
   return dtype == Dtype::kBF16;
 #else
-  return false;
+  constexpr unsigned long kBf16 = 1UL << 14;  // HWCAP2_BF16, which older headers do not name
+  return dtype == Dtype::kBF16 && (::getauxval(AT_HWCAP2) & kBf16) != 0;
 #endif
 }
 
