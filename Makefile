@@ -69,7 +69,7 @@ build-cuda:
 	@scripts/setup oracle
 	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
 	  -DHAUL_REQUIRE_CUDA=ON -DHAUL_TESTS=OFF
-	@cmake --build build-cuda --target haul_kernels haul_runtime_tiers
+	@cmake --build build-cuda --target haul_kernels haul_runtime_tiers haul_distributed_group
 
 fuzz:
 	@scripts/setup fuzz

@@ -1,12 +1,12 @@
 """The peer's side of `haul bench`: Transformers, and Accelerate where weights do not fit.
 
-  python3 - FOLDER SPEC < peer.py
+  python3 -c "$(cat peer.py)" FOLDER SPEC
 
-SPEC is a JSON object: max_memory (what each device may hold, in bytes; absent: all on one device),
-offload_folder, prompts (lists of ids of one length), new (tokens), warm (generate once before it
-counts). One JSON line comes out when the first token is there, and another at the end: load_s,
-first_token_s, tokens_per_s (after the first, of all prompts), all_s (from the prompts to the end),
-ids, and for each token of the first prompt the two likeliest with their logits.
+SPEC is a file with a JSON object: device, max_memory (what each may hold, in bytes; absent: all on
+that one), offload_folder, prompts (lists of ids of one length), new (tokens), warm (generate once
+before it counts). One JSON line comes out when the first token is there, and another at the end:
+load_s, first_token_s, tokens_per_s (after the first, of all prompts), all_s (from the prompts to the
+end), ids, and for each token of each prompt the two likeliest with their logits.
 """
 
 import json
@@ -15,14 +15,16 @@ import time
 
 
 def main():
-    folder, spec = sys.argv[1], json.loads(sys.argv[2])
+    folder = sys.argv[1]
+    with open(sys.argv[2]) as file:
+        spec = json.load(file)
     import accelerate
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = spec["device"]
     options = {"dtype": "auto", "device_map": device}
     if "max_memory" in spec:
         options["device_map"] = "auto"
@@ -30,27 +32,29 @@ def main():
         options["offload_folder"] = spec["offload_folder"]
     begin = time.perf_counter()
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+    if device == "cuda":
+        torch.cuda.synchronize()
     load = time.perf_counter() - begin
     prompts = torch.tensor(spec["prompts"], device=device)
 
-    def generate(count, **more):
+    def generate(count):
         begin = time.perf_counter()
         out = model.generate(prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=count,
-                             min_new_tokens=count, do_sample=False, pad_token_id=0, return_dict_in_generate=True, **more)
+                             min_new_tokens=count, do_sample=False, pad_token_id=0, return_dict_in_generate=True,
+                             output_logits=True)
         ids = out.sequences[:, prompts.shape[1]:].tolist()  # waits for the device
-        return time.perf_counter() - begin, ids, out
+        return time.perf_counter() - begin, ids, out.logits
 
     with torch.inference_mode():
-        first, ids, _ = generate(1)
+        first, ids, logits = generate(1)
         print(json.dumps({"ids": ids}), flush=True)
         if spec["warm"]:
             first = generate(1)[0]
-        all_s, tops = first, []
+        all_s = first
         if spec["new"] > 1:
-            all_s, ids, out = generate(spec["new"], output_logits=True)
-            for logits in out.logits:
-                values, names = logits[0].float().topk(2)
-                tops.append([names.tolist(), values.tolist()])
+            all_s, ids, logits = generate(spec["new"])
+        values, names = torch.stack(logits, 1).float().topk(2)
+        tops = [list(zip(*row)) for row in zip(names.tolist(), values.tolist())]
     rate = len(ids) * (spec["new"] - 1) / (all_s - first) if spec["new"] > 1 else 0
     print(json.dumps({
         "load_s": load, "first_token_s": first, "tokens_per_s": rate, "all_s": all_s, "ids": ids, "tops": tops,

@@ -31,13 +31,13 @@ constexpr const char* kFooter =
   haul bench decode                     tokens a second, beside the memory's limit
   haul bench offload --peer             a model that does not fit, beside Accelerate
   haul bench load --shape gpt2-xl
-  haul bench throughput --peer=.venv/bin/python --json > figures.json)";
+  haul bench throughput --peer=python3.11 --json > figures.json)";
 
 constexpr const char* kSystemFooter =
     R"(A checkpoint of random weights is made in --folder at the first time and stays there. Each figure
 is the median of all rounds; every round is a process of its own, haul's and the peer's in turns,
-and both must give the same ids. limit: what the machine could do at most, measured just before;
-planned: what haul's plan said. Let nothing else run beside it.
+and both must give the same ids. limit: what the machine gave just before, by plain reads, copies and
+products; planned: what haul's plan said. Let nothing else run beside it.
 
 Shapes: llama-8b, llama-1b, llama-135m, gpt2-xl, or the path of any config.json.)";
 

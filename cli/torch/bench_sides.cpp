@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -22,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 void drop_from_page_cache(const fs::path& folder) {
-  for (const auto& item : fs::directory_iterator(folder)) {
+  std::error_code missing;
+  for (const auto& item : fs::directory_iterator(folder, missing)) {
     if (!item.is_regular_file()) continue;
     const int file = ::open(item.path().c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) continue;
@@ -33,7 +32,11 @@ void drop_from_page_cache(const fs::path& folder) {
 }
 
 ChildEnd run_side(const char* side, const BenchWork& work, std::vector<std::string> command) {
-  if (work.cold) drop_from_page_cache(work.model);
+  if (work.cold) {
+    for (const fs::path& folder : {work.model, work.folder / "haul", work.folder / "peer"}) {
+      drop_from_page_cache(folder);
+    }
+  }
   std::optional<MemoryGroup> group;
   if (work.memory) group.emplace(*work.memory);
   ChildEnd end = run_child(std::move(command), group ? &*group : nullptr);
@@ -115,10 +118,13 @@ BenchRun run_peer(const BenchWork& work, const std::string& python) {
   core::Json spec{{"prompts", work.prompts},
                   {"new", work.new_tokens},
                   {"warm", work.new_tokens > 1},
+                  {"device", work.on_gpu ? "cuda" : "cpu"},
                   {"offload_folder", (work.folder / "peer").string()}};
   if (!work.budget.empty()) spec["max_memory"] = work.budget;
+  const fs::path file = work.folder / "peer.json";  // too long for an argument
+  core::write_file_atomically(file, spec.dump());
   const ChildEnd end =
-      run_side("the peer", work, {python, "-c", kBenchPeer, work.model.string(), spec.dump()});
+      run_side("the peer", work, {python, "-c", kBenchPeer, work.model.string(), file.string()});
   const core::Json answer = last_line(end.out, "the peer");
   BenchRun run;
   run.start = end.first_output;
@@ -143,26 +149,6 @@ std::optional<std::string> peer_is_missing(const std::string& python) {
   } catch (const Error& error) {
     return error.what();
   }
-}
-
-Comparison compare(const BenchRun& ours, const BenchRun& peers, double tolerance) {
-  const auto& mine = ours.ids.front();
-  const auto& theirs = peers.ids.front();
-  const auto [a, b] = std::mismatch(mine.begin(), mine.end(), theirs.begin(), theirs.end());
-  if (a == mine.end() && b == theirs.end()) return {};
-  const auto at = static_cast<std::size_t>(a - mine.begin());
-  if (a == mine.end() || b == theirs.end()) {
-    return {false, {}, fmt::format("{} tokens beside {}", mine.size(), theirs.size())};
-  }
-  if (at < peers.tops.size()) {
-    const auto names = peers.tops[at][0].get<std::vector<TokenId>>();
-    const core::Json& values = peers.tops[at][1];
-    const double best = values[0];
-    const double second = values[1];
-    const bool both = std::ranges::count(names, *a) == 1 && std::ranges::count(names, *b) == 1;
-    if (both && best - second <= tolerance * std::abs(best)) return {true, at, {}};
-  }
-  return {false, {}, fmt::format("token {} is {}, the peer's {}", at + 1, *a, *b)};
 }
 
 }  // namespace haul::cli

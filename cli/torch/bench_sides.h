@@ -17,10 +17,11 @@ namespace haul::cli {
 // What both do.
 struct BenchWork {
   std::filesystem::path model;
-  std::filesystem::path folder;         // for what they write
+  std::filesystem::path folder;         // for what they write; theirs alone
   std::map<std::string, Bytes> budget;  // of "0" and "cpu", the rest on disk; empty: all there is
   std::vector<std::vector<TokenId>> prompts;
   std::int64_t new_tokens = 1;
+  bool on_gpu = false;
   bool cold = false;            // the model's files are not in the page cache at the start
   std::optional<Bytes> memory;  // for the whole process with its page cache; nothing: no limit
 };
@@ -33,7 +34,7 @@ struct BenchRun {
   double planned_rate = 0;  // what haul's plan said
   double all_rate = 0;      // new tokens of all prompts over the time from prompt to end
   std::vector<std::vector<TokenId>> ids;
-  core::Json tops;      // of the peer: for each token of the first prompt the two likeliest
+  core::Json tops;      // of the peer: for each prompt, for each token, the two likeliest
   core::Json versions;  // of the peer
 };
 
@@ -43,15 +44,5 @@ BenchRun run_peer(const BenchWork& work, const std::string& python);
 
 // Whether a Python has what the peer needs; else what it says instead.
 std::optional<std::string> peer_is_missing(const std::string& python);
-
-// Where the answers to the first prompt part, and whether that is a tie: the two likeliest tokens
-// of the peer are then ours and theirs, and nearer to each other than `tolerance` of their size, so
-// that rounding decides. After a tie the texts differ, and nothing more can be compared.
-struct Comparison {
-  bool same = true;                // to the end, or to the tie
-  std::optional<std::size_t> tie;  // at this token of the first prompt
-  std::string difference;          // for people, where they are not the same
-};
-Comparison compare(const BenchRun& ours, const BenchRun& peers, double tolerance);
 
 }  // namespace haul::cli

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/torch/bench_compare.h"
 #include "cli/torch/bench_shapes.h"
 #include "cli/torch/bench_sides.h"
 #include "cli/torch/bench_table.h"
@@ -32,6 +32,7 @@ constexpr std::int64_t kNew = 64;
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
 constexpr std::size_t kMostAtOnce = 256;
+constexpr double kThroughputShare = 0.33;  // of the weights, on the GPU
 constexpr std::size_t kMostOnCpu = 4;
 constexpr double kBetter = 1.05;  // times as fast, to try yet more at once
 // Beside the weights, for a process that runs them.
@@ -65,6 +66,10 @@ std::vector<std::vector<TokenId>> prompts(std::size_t count, std::int64_t length
   return all;
 }
 
+double token_rate(const BenchRun& run) {
+  return run.token_rate;
+}
+
 class Bench {
  public:
   Bench(const char* name, const BenchOptions& options)
@@ -72,20 +77,31 @@ class Bench {
     catch_interrupt();
     if (shape_.empty()) shape_ = default_shape();
     const core::Json config = bench_config(shape_);
-    folder_ = options.folder.empty() ? profile_path().parent_path() / "bench" : options.folder;
-    fs::create_directories(folder_);
-    runtime::MeasureOptions measure;
-    measure.folder = folder_;
-    measure.on_step = [](const std::string& what) { say("measuring: " + what); };
-    profile_ = runtime::measure_machine(measure);
-    core::write_file_atomically(profile_file(), write_profile(profile_));
-    const std::string model = fs::path(shape_).filename().string();
-    model_ = folder_ / (model.ends_with(".json") ? "config-" + model : model);
-    checkpoint_ = runtime::random_checkpoint(config, model_, [&](Bytes done, Bytes all) {
-      say(fmt::format("writing {}: {} of {}", model_.string(), format_bytes(done),
-                      format_bytes(all)));
+    // A folder of its own for each config: files of all models are called config.json.
+    const fs::path folder =
+        options.folder.empty() ? profile_path().parent_path() / "bench" : options.folder;
+    model_ = folder / fmt::format("{}-{:08x}", fs::path(shape_).stem().string(),
+                                  std::hash<std::string>()(config.dump()) & 0xffffffff);
+    work_ = folder / "work";
+    fs::create_directories(work_);
+    say("measuring the machine");
+    // In a process of its own, which leaves nothing in a GPU's memory.
+    const ChildEnd measured = run_child({"env", "HAUL_PROFILE=" + profile_file().string(),
+                                         fs::read_symlink("/proc/self/exe").string(), "bench",
+                                         "machine", "--json", "--folder", folder.string()});
+    end_if_interrupted();
+    if (measured.exit_code != 0) throw Error(ErrorKind::kResource, measured.err);
+    profile_ = read_profile(measured.out, "haul bench machine");
+    try {
+      checkpoint_ = runtime::random_checkpoint(config, model_, [&](Bytes done, Bytes all) {
+        say(fmt::format("writing {}: {} of {}", model_.string(), format_bytes(done),
+                        format_bytes(all)));
+        if (interrupted()) throw Error(ErrorKind::kResource, "interrupted");
+      });
+    } catch (const Error&) {
       end_if_interrupted();
-    });
+      throw;
+    }
     if (options.peer.empty()) return;
     if (const auto missing = peer_is_missing(options.peer)) {
       no_peer_ = fmt::format("no peer: {}: {}", options.peer, *missing);
@@ -99,16 +115,28 @@ class Bench {
   double weights() const { return static_cast<double>(checkpoint_.weights); }
   double read() const { return static_cast<double>(checkpoint_.read); }
   bool has_peer() const { return !peer_.empty(); }
-  // Operations for one token, but for attention.
-  double operations() const {
-    return 2 * read() / static_cast<double>(byte_count(main_dtype(checkpoint_.description), {1}));
+  // Operations for prompts and answers of so many, but for attention. The head is asked for the
+  // tokens that are answered alone.
+  double operations(std::int64_t prompt, std::int64_t answer) const {
+    const Dimensions& sizes = *checkpoint_.description.dimensions;
+    const double head = 2.0 * static_cast<double>(sizes.vocabulary * sizes.hidden);
+    const double all =
+        2 * read() / static_cast<double>(byte_count(main_dtype(checkpoint_.description), {1}));
+    return (all - head) * static_cast<double>(prompt + answer - 1) +
+           head * static_cast<double>(answer);
+  }
+  // A token's rate, where so much of what it reads comes at this speed.
+  std::optional<double> rate_of(double bandwidth, Bytes kept) const {
+    const double moved = read() - static_cast<double>(kept);
+    return moved > 0 ? std::optional(bandwidth / moved) : std::nullopt;
   }
 
   BenchWork work(std::size_t count, std::int64_t prompt, std::int64_t new_tokens) const {
     const std::int64_t vocabulary = checkpoint_.description.dimensions->vocabulary;
     BenchWork work;
     work.model = model_;
-    work.folder = folder_;
+    work.folder = work_;
+    work.on_gpu = has_gpu();
     work.prompts = prompts(count, prompt, vocabulary);
     work.new_tokens = new_tokens;
     return work;
@@ -131,30 +159,30 @@ class Bench {
   void measure(std::vector<std::pair<BenchRow, Figure>> figures, const BenchWork& ours,
                const BenchWork& theirs) {
     bool asks = has_peer();
+    bool fits = true;
     for (int round = 0; round < options_.rounds; ++round) {
       say(fmt::format("{}: {} of {}", figures.front().first.name, round + 1, options_.rounds));
       std::optional<BenchRun> own;
-      try {
-        own = haul(ours);
-      } catch (const Error& error) {  // a budget may be too small for it
-        for (auto& [row, figure] : figures) row.remark += error.what();
-        break;
-      }
-      for (auto& [row, figure] : figures) {
-        row.haul.push_back(figure(*own));
-        if (row.unit == "tokens/s" && ours.prompts.size() == 1) row.planned = own->planned_rate;
+      if (fits) own = haul_if_it_fits(ours, figures.front().first.remark);
+      fits = own.has_value();
+      if (fits) {
+        for (auto& [row, figure] : figures) {
+          row.haul.push_back(figure(*own));
+          if (figure == token_rate) row.planned = own->planned_rate;
+        }
       }
       if (!asks) continue;
       try {
         const BenchRun other = peer(theirs);
-        const Comparison ids = compare(*own, other, tolerance());
         for (auto& [row, figure] : figures) {
           row.peer.push_back(figure(other));
-          if (row.ids.same) row.ids = ids;
+          if (fits && row.ids.same) {
+            row.ids = compare(own->ids, other.ids, other.tops, tolerance());
+          }
         }
       } catch (const Error& error) {
         asks = false;
-        for (auto& [row, figure] : figures) row.remark += error.what();
+        figures.front().first.remark += error.what();
       }
     }
     for (auto& [row, figure] : figures) rows_.push_back(std::move(row));
@@ -169,6 +197,7 @@ class Bench {
                       {"rounds", options_.rounds},
                       {"profile", core::parse_json(write_profile(profile_), "the profile")},
                       {"peer_versions", versions_},
+                      {"no_peer", no_peer_},
                       {"rows", core::Json::array()}};
       for (const BenchRow& row : rows_) json["rows"].push_back(to_json(row));
       fmt::print("{}\n", json.dump(2));
@@ -176,7 +205,7 @@ class Bench {
       fmt::print("{}, {} of random weights, medians of {}\n{}", shape_,
                  format_bytes(checkpoint_.weights), options_.rounds, bench_table(rows_));
     }
-    if (!no_peer_.empty()) fmt::print(stderr, "haul: {}\n", no_peer_);
+    if (!no_peer_.empty()) fmt::print(stderr, "haul: warning: {}\n", no_peer_);
     for (const BenchRow& row : rows_) {
       if (row.ids.same) continue;
       throw Error(ErrorKind::kCorrupt,
@@ -185,9 +214,20 @@ class Bench {
   }
 
  private:
-  fs::path profile_file() const { return folder_ / "profile.json"; }
+  fs::path profile_file() const { return work_ / "profile.json"; }
   double tolerance() const {
     return main_dtype(checkpoint_.description) == Dtype::kF32 ? kFloatTie : kHalfTie;
+  }
+  // A budget may be too small for it, which is an answer; any other failure is not.
+  std::optional<BenchRun> haul_if_it_fits(const BenchWork& work, std::string& remark) const {
+    try {
+      return haul(work);
+    } catch (const Error& error) {
+      const std::string words = error.what();
+      if (words.find("does not fit") == std::string::npos) throw;
+      remark += words;
+      return std::nullopt;
+    }
   }
   template <typename Run>
   static BenchRun checked(Run run) {
@@ -202,8 +242,8 @@ class Bench {
   std::string name_;
   BenchOptions options_;
   std::string shape_;
-  fs::path folder_;
   fs::path model_;
+  fs::path work_;
   Profile profile_;
   runtime::RandomCheckpoint checkpoint_;
   std::string peer_;
@@ -218,10 +258,6 @@ BenchRow row(std::string name, std::string unit, std::optional<double> limit) {
   result.unit = std::move(unit);
   result.limit = limit;
   return result;
-}
-
-double token_rate(const BenchRun& run) {
-  return run.token_rate;
 }
 
 // Whether a process can be held to some memory here.
@@ -244,11 +280,12 @@ void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool
     if (limited) work.memory = ram + (bench.has_gpu() ? kGpuProcess : kProcess);
     work.cold = limited;  // pages that are there already are not the group's
     Bytes kept = ram;
-    for (const auto& [device, bytes] : on_gpu) kept += bytes;
-    const double streamed = bench.read() - static_cast<double>(kept);
-    BenchRow result =
-        row(fmt::format("{} % in RAM, rest on disk", percent), "tokens/s",
-            streamed > 0 ? std::optional(bench.profile().disk_bandwidth / streamed) : std::nullopt);
+    std::string name = fmt::format("{} % in RAM, rest on disk", percent);
+    for (const auto& [device, bytes] : on_gpu) {
+      kept += bytes;
+      name = fmt::format("{} of GPU, {}", format_bytes(bytes), name);
+    }
+    BenchRow result = row(name, "tokens/s", bench.rate_of(bench.profile().disk_bandwidth, kept));
     if (!limited) result.remark = "the page cache was not limited, which needs root; ";
     bench.measure({{result, token_rate}}, work, work);
   }
@@ -276,9 +313,11 @@ void bench_offload(const BenchOptions& options) {
       on_gpu["0"] = bench.share(percent / 100.0);
       work.budget = on_gpu;
       work.budget["cpu"] = bench.share(2);
-      const double streamed = bench.read() - static_cast<double>(on_gpu["0"]);
+      // The CPU multiplies what the link does not bring.
+      const double moved =
+          bench.profile().of_gpu(0).link_bandwidth + bench.profile().help_bandwidth;
       bench.measure({{row(fmt::format("{} % on the GPU, rest in RAM", percent), "tokens/s",
-                          bench.profile().of_gpu(0).link_bandwidth / streamed),
+                          bench.rate_of(moved, on_gpu["0"])),
                       token_rate}},
                     work, work);
     }
@@ -314,7 +353,8 @@ void bench_throughput(const BenchOptions& options) {
   Bench bench("throughput", chosen);
   const auto work_of = [&](std::size_t count) {
     BenchWork work = bench.work(count, kLongPrompt, kShortAnswer);
-    if (bench.has_gpu()) work.budget = {{"0", bench.share(0.33)}, {"cpu", bench.share(2)}};
+    if (bench.has_gpu())
+      work.budget = {{"0", bench.share(kThroughputShare)}, {"cpu", bench.share(2)}};
     return work;
   };
   const auto rate = [](const BenchRun& run) { return run.all_rate; };
@@ -343,20 +383,20 @@ void bench_throughput(const BenchOptions& options) {
     theirs = best("the peer", [&](const BenchWork& work) { return bench.peer(work); });
   }
   const auto count = static_cast<double>(ours);
-  const double tokens = count * static_cast<double>(kLongPrompt + kShortAnswer - 1);
   const Profile& profile = bench.profile();
   const GpuProfile& gpu = profile.of_gpu(0);
-  double least =
-      tokens * bench.operations() / (bench.has_gpu() ? gpu.operations : profile.cpu_operations);
+  double least = count * bench.operations(kLongPrompt, kShortAnswer) /
+                 (bench.has_gpu() ? gpu.operations : profile.cpu_operations);
   if (bench.has_gpu()) {
-    const double streamed = bench.read() - static_cast<double>(bench.share(0.33));
-    least = std::max(least, static_cast<double>(kShortAnswer) * streamed / gpu.link_bandwidth);
+    const auto passes = bench.rate_of(gpu.link_bandwidth, bench.share(kThroughputShare));
+    if (passes) least = std::max(least, static_cast<double>(kShortAnswer) / *passes);
   }
   BenchRow result = row(fmt::format("{} in, {} out{}", kLongPrompt, kShortAnswer,
                                     bench.has_gpu() ? ", 33 % on the GPU" : ""),
                         "tokens/s", count * static_cast<double>(kShortAnswer) / least);
   result.remark = fmt::format("{} at once", ours);
-  if (bench.has_peer()) result.remark += fmt::format(", the peer {}; ", theirs);
+  if (bench.has_peer()) result.remark += fmt::format(", the peer {}", theirs);
+  result.remark += "; ";
   bench.measure({{result, rate}}, work_of(ours), work_of(theirs));
   bench.print();
 }

@@ -15,7 +15,7 @@ std::string number(std::optional<double> value, const char* unit = "") {
 std::string ids_text(const BenchRow& row) {
   if (row.peer.empty()) return "-";
   if (!row.ids.same) return "DIFFER";
-  return row.ids.tie ? fmt::format("same to a tie at {}", *row.ids.tie + 1) : "same";
+  return row.ids.tie ? fmt::format("same to a tie at {}", *row.ids.tie) : "same";
 }
 
 core::Json or_null(const std::optional<double>& value) {

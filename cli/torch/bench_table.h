@@ -2,12 +2,11 @@
 
 // What `haul bench` found, a row a figure.
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/torch/bench_sides.h"
+#include "cli/torch/bench_compare.h"
 #include "core/base/json.h"
 
 namespace haul::cli {

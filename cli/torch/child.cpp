@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +52,7 @@ struct Pipe {
     const int file = ::open(group, O_WRONLY | O_CLOEXEC);
     if (file < 0 || ::write(file, "0", 1) != 1) ::_exit(126);
   }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to go on without the one that measures
   ::dup2(out.ends[1], STDOUT_FILENO);
   ::dup2(err.ends[1], STDERR_FILENO);
   ::execvp(argv[0], argv);
@@ -78,6 +80,7 @@ MemoryGroup::MemoryGroup(Bytes limit) {
   const fs::path file = folder_ / (is_old ? "memory.limit_in_bytes" : "memory.max");
   std::ofstream stream(file);
   stream << limit << std::flush;
+  std::ofstream(folder_ / "memory.swap.max") << 0;  // where there is swap
   if (error || !stream) {
     fs::remove(folder_, error);
     throw Error(ErrorKind::kResource, fmt::format("{}: cannot be set", file.string()),

@@ -33,9 +33,14 @@ Ids ids_of(const LoadedModel& model, const Prompt& prompt, const PromptOptions& 
 }
 
 // Before any is answered, so that the line is known and no work is lost.
-void check_length(const LoadedModel& model, const Ids& ids) {
+void check(const LoadedModel& model, const Ids& ids) {
   if (ids.empty()) throw Error(ErrorKind::kUsage, "there is no prompt: it has no tokens");
   const auto& dimensions = model.description().dimensions;
+  const TokenId largest = *std::max_element(ids.begin(), ids.end());
+  if (dimensions && dimensions->vocabulary > 0 && largest >= dimensions->vocabulary) {
+    throw Error(ErrorKind::kUsage, fmt::format("token {} is not in the vocabulary of {} tokens",
+                                               largest, dimensions->vocabulary));
+  }
   const bool has_encoder = dimensions && dimensions->encoder_layers > 0;
   const auto tokens = static_cast<std::int64_t>(ids.size());
   if (has_encoder || tokens < model.context()) return;
@@ -50,7 +55,7 @@ std::vector<Ids> all_ids(const LoadedModel& model, const std::vector<Prompt>& pr
   for (const Prompt& prompt : prompts) {
     try {
       result.push_back(ids_of(model, prompt, options));
-      check_length(model, result.back());
+      check(model, result.back());
     } catch (Error& error) {
       if (!prompt.source.empty()) error.add_context(prompt.source);
       throw;

@@ -81,6 +81,12 @@ RandomCheckpoint random_checkpoint(const core::Json& config, const fs::path& fol
   options.dtype = core::WeightDtype::kStored;
   RandomCheckpoint result;
   result.description = core::describe_config(config, "the config", options);
+  const auto& sizes = result.description.dimensions;
+  if (!sizes || !sizes->causal || sizes->encoder_layers > 0) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{} does not continue a text", result.description.architecture),
+                "take a config of GPT-2, Llama, Mistral, Qwen2, Qwen3 or BLOOM");
+  }
   const std::vector<core::HeaderTensor> tensors = stored(result.description);
   result.weights = core::safetensors_size(tensors);
   std::set<std::string> tied;

@@ -21,8 +21,8 @@ struct RandomCheckpoint {
 
 // Writes config.json and shards into a folder, or finds there what an earlier call wrote for the
 // same config. `on_bytes` hears how much is written. Throws Error(kUnsupported) for an architecture
-// that haul does not know, Error(kUsage) for a folder that holds another model, Error(kResource)
-// where the disk is full.
+// that haul does not know or that does not generate, Error(kUsage) for a folder that holds another
+// model, Error(kResource) where the disk is full.
 RandomCheckpoint random_checkpoint(const core::Json& config, const std::filesystem::path& folder,
                                    const std::function<void(Bytes done, Bytes all)>& on_bytes);
 

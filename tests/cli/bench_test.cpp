@@ -52,6 +52,13 @@ std::string write_shape(const std::filesystem::path& folder) {
   return file;
 }
 
+std::filesystem::path model_in(const std::filesystem::path& folder) {
+  for (const auto& item : std::filesystem::directory_iterator(folder)) {
+    if (item.path().filename().string().starts_with("tiny-")) return item.path();
+  }
+  return {};
+}
+
 TEST(BenchCommand, DecodesRandomWeightsBesideTheLimit) {
   const test::TemporaryFolder folder{std::filesystem::current_path()};
   const std::string shape = write_shape(folder.path());
@@ -79,7 +86,7 @@ TEST(BenchCommand, DecodesRandomWeightsBesideTheLimit) {
   EXPECT_TRUE(row["peer"].is_null());
 
   // The checkpoint stays, as it was.
-  const std::filesystem::path weights = made / "config-tiny.json" / "model.safetensors";
+  const std::filesystem::path weights = model_in(made) / "model.safetensors";
   const auto written = std::filesystem::last_write_time(weights);
   ASSERT_EQ(run_haul(command).exit_code, 0);
   EXPECT_EQ(std::filesystem::last_write_time(weights), written);
@@ -103,13 +110,30 @@ TEST(BenchCommand, RefusesShapesThatItDoesNotKnow) {
 TEST(BenchCommand, DoesNotWriteOverAnotherModel) {
   const test::TemporaryFolder folder{std::filesystem::current_path()};
   const std::string shape = write_shape(folder.path());
-  const std::filesystem::path config = folder.path() / "config-tiny.json" / "config.json";
-  std::filesystem::create_directory(config.parent_path());
+  const std::filesystem::path made = folder.path() / "made";
+  const std::vector<std::string> command{"bench",    "decode", "--shape",  shape,
+                                         "--folder", made,     "--rounds", "1"};
+  const auto first = run_haul(command);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("all in RAM"));
+  const std::filesystem::path config = model_in(made) / "config.json";
   core::write_file_atomically(config, "{}");
-  const auto done = run_haul({"bench", "decode", "--shape", shape, "--folder", folder.path()});
-  EXPECT_EQ(done.exit_code, 2);
-  EXPECT_THAT(done.err, HasSubstr("config.json: is of another model"));
+  const auto again = run_haul(command);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("config.json: is of another model"));
   EXPECT_EQ(core::read_file(config, kMiB), "{}");
+}
+
+TEST(BenchCommand, RefusesModelsThatContinueNoText) {
+  const test::TemporaryFolder folder{std::filesystem::current_path()};
+  const std::filesystem::path shape = folder.path() / "bert.json";
+  core::write_file_atomically(shape, R"({
+    "architectures": ["BertModel"], "model_type": "bert", "vocab_size": 512, "hidden_size": 64,
+    "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2})");
+  const auto done =
+      run_haul({"bench", "decode", "--shape", shape, "--folder", folder.path() / "made"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_THAT(done.err, HasSubstr("BertModel does not continue a text"));
 }
 
 TEST(BenchCommand, SaysWhatItCanMeasure) {

@@ -1,0 +1,53 @@
+#include "cli/torch/bench_compare.h"
+
+#include <gtest/gtest.h>
+
+namespace haul::cli {
+namespace {
+
+constexpr double kTolerance = 0.02;
+
+// Tokens 7 and 8 are the likeliest everywhere, 1 % apart at the second place and 10 % elsewhere.
+core::Json tops(std::size_t answers) {
+  const core::Json far{{7, 8}, {5.0, 4.5}};
+  const core::Json near{{7, 8}, {5.0, 4.95}};
+  return core::Json(answers, core::Json{far, near, far});
+}
+
+TEST(BenchCompare, SameAnswersAreTheSame) {
+  const Comparison found = compare({{7, 7, 7}}, {{7, 7, 7}}, tops(1), kTolerance);
+  EXPECT_TRUE(found.same);
+  EXPECT_FALSE(found.tie.has_value());
+}
+
+TEST(BenchCompare, WhatFollowsATieDoesNotCount) {
+  const Comparison found = compare({{7, 8, 3}}, {{7, 7, 4}}, tops(1), kTolerance);
+  EXPECT_TRUE(found.same);
+  EXPECT_EQ(found.tie, 2U);
+}
+
+TEST(BenchCompare, ATokenThatIsClearlyWorseIsADifference) {
+  const Comparison found = compare({{8, 7, 7}}, {{7, 7, 7}}, tops(1), kTolerance);
+  EXPECT_FALSE(found.same);
+  EXPECT_EQ(found.difference, "prompt 1: token 1 is 8, the peer's 7");
+}
+
+TEST(BenchCompare, ATokenThatIsNotOfTheTwoLikeliestIsADifference) {
+  EXPECT_FALSE(compare({{7, 9, 7}}, {{7, 7, 7}}, tops(1), kTolerance).same);
+}
+
+TEST(BenchCompare, EveryPromptCounts) {
+  EXPECT_FALSE(compare({{7}, {9}}, {{7}, {7}}, tops(2), kTolerance).same);
+  const Comparison found =
+      compare({{7, 7, 7}, {7, 8, 7}}, {{7, 7, 7}, {7, 7, 7}}, tops(2), kTolerance);
+  EXPECT_TRUE(found.same);
+  EXPECT_EQ(found.tie, 2U);
+}
+
+TEST(BenchCompare, AnAnswerThatEndsEarlyIsADifference) {
+  EXPECT_EQ(compare({{7, 7}}, {{7, 7, 7}}, tops(1), kTolerance).difference,
+            "prompt 1: 2 tokens, the peer's 3");
+}
+
+}  // namespace
+}  // namespace haul::cli
