@@ -57,6 +57,7 @@ core::Json last_line(const std::string& out, const char* side) {
 
 std::string budget_text(const std::map<std::string, Bytes>& budget) {
   std::vector<std::string> parts;
+  parts.reserve(budget.size());
   for (const auto& [device, bytes] : budget) parts.push_back(fmt::format("{}={}", device, bytes));
   return fmt::format("{}", fmt::join(parts, ","));
 }

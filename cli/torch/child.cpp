@@ -95,6 +95,7 @@ MemoryGroup::~MemoryGroup() {
 
 ChildEnd run_child(std::vector<std::string> command, const MemoryGroup* group) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (std::string& argument : command) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const std::string members = group == nullptr ? "" : (group->folder() / "cgroup.procs").string();

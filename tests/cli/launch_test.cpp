@@ -107,8 +107,11 @@ TEST_F(Launch, EndsWith128AndTheSignalThatKilledARank) {
 }
 
 TEST_F(Launch, KillsRanksThatIgnoreTheRequestToEnd) {
+  const std::string deaf = (folder_.path() / "deaf").string();  // the ranks that no longer hear
   const auto done = run({"--num_processes", "3", "--grace", "0.2"},
-                        "[ $RANK = 0 ] && exit 5; trap '' TERM; while :; do sleep 1000; done");
+                        "if [ $RANK = 0 ]; then until [ -e " + deaf + "1 ] && [ -e " + deaf +
+                            "2 ]; do sleep 0.01; done; exit 5; fi; trap '' TERM; : >" + deaf +
+                            "$RANK; while :; do sleep 1000; done");
   EXPECT_EQ(done.exit_code, 5);
   EXPECT_THAT(done.err, testing::ContainsRegex("rank 1 \\(pid [0-9]+\\) did not end in time"));
 }
