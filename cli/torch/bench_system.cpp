@@ -36,7 +36,7 @@ constexpr double kThroughputShare = 0.33;  // of the weights, on the GPU
 constexpr std::size_t kMostOnCpu = 4;
 constexpr double kBetter = 1.05;  // times as fast, to try yet more at once
 // Beside the weights, for a process that runs them.
-constexpr Bytes kProcess = 512 * kMiB;
+constexpr Bytes kProcess = 1 * kGiB;
 constexpr Bytes kGpuProcess = 3 * kGiB;
 // Of logits, within which rounding decides between two tokens.
 constexpr double kHalfTie = 0.02;
