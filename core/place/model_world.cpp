@@ -215,15 +215,10 @@ void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, Mod
     result->keys.start_unit();
     for (const std::uint32_t u : units) {
       const Unit& unit = builder.units[u];
-      whole.weights += unit.weights;
+      whole.add_memory(unit);
       whole.touched += units.size() > 1 ? unit.weights : unit.touched;
       whole.piece = std::max(whole.piece, unit.piece);
-      whole.extra += unit.extra;
       whole.operations += unit.operations;
-      whole.margin += unit.margin;
-      whole.buffers += unit.buffers;
-      whole.buffer_margin += unit.buffer_margin;
-      whole.slots += unit.slots;
       for (const Index key : builder.keys[u]) result->keys.add(key);
     }
     result->world.units.push_back(whole);

@@ -76,13 +76,7 @@ std::vector<Run> runs_of(const World& world, const Choices& choices) {
     const Choice choice = choices[units[i]];
     core::Unit sum;
     for (; i < units.size() && choices[units[i]] == choice; ++i) {
-      const core::Unit& unit = world.units[units[i]];
-      sum.weights += unit.weights;
-      sum.extra += unit.extra;
-      sum.margin += unit.margin;
-      sum.buffers += unit.buffers;
-      sum.buffer_margin += unit.buffer_margin;
-      sum.slots += unit.slots;
+      sum.add_memory(world.units[units[i]]);
     }
     runs.push_back({choice, units[begin], units[i - 1], static_cast<std::int64_t>(i - begin), sum});
   }

@@ -44,6 +44,16 @@ struct Unit {
   Size buffer_margin = 0;
   Size slots = 0;  // of all parts
 
+  // What several take together; `piece` and what a pass does are not summed.
+  void add_memory(const Unit& other) {
+    weights += other.weights;
+    extra += other.extra;
+    margin += other.margin;
+    buffers += other.buffers;
+    buffer_margin += other.buffer_margin;
+    slots += other.slots;
+  }
+
   bool operator==(const Unit&) const = default;
 };
 
