@@ -219,10 +219,10 @@ c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes s
   auto weight = std::make_unique<Weight>(name, device);
   weight->streamer = streams;
   weight->host = home.host;
-  weight->number = streams->add(name, home);
+  weight->number = streams->add(std::move(name), home);
   if (part > 0) {
     weight->part_size = part;
-    weight->part = streams->add(std::move(name), {home.host, 0, 0, part});
+    weight->part = streams->add_part(weight->number, part);
     weight->helped = true;
   }
   return storage(std::move(weight), size, nullptr);

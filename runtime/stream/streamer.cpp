@@ -49,11 +49,25 @@ Bytes Streamer::slot_size(const Weight& weight) const {
 
 int Streamer::add(std::string name, Home home) {
   const std::lock_guard lock(mutex_);
+  const auto number = static_cast<int>(weights_.size());
   Weight& weight = weights_.emplace_back();
   weight.name = std::move(name);
   weight.home = home;
+  weight.whole = number;
   order_.add_weight();
-  return static_cast<int>(weights_.size()) - 1;
+  return number;
+}
+
+int Streamer::add_part(int whole, Bytes size) {
+  const std::lock_guard lock(mutex_);
+  const auto number = static_cast<int>(weights_.size());
+  Weight& part = weights_.emplace_back();
+  part.name = weights_[whole].name;
+  part.home = {weights_[whole].home.host, 0, 0, size};
+  part.whole = whole;
+  weights_[whole].part = number;
+  order_.skip_number();
+  return number;
 }
 
 void Streamer::move_home(int weight, Home home) {
@@ -201,6 +215,12 @@ bool Streamer::place_all(std::span<const int> weights, bool outside, std::vector
   return true;
 }
 
+Bytes Streamer::slots_for(std::span<const int> weights) const {
+  Bytes size = 0;
+  for (const int index : weights) size += slot_size(weights_[index]);
+  return size;
+}
+
 void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
                              std::vector<Fill>& fills) {
   const auto hold = [&](int change) {
@@ -216,8 +236,13 @@ void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const
     if (place_all(weights, false, fills)) return;
     hold(-1);
     // Others give room when their op ends; nobody keeps a lease while waiting here.
-    if (leased_ == 0 && coming_ == 0) break;
-    changed_.wait(lock);
+    if (leased_ > 0 || coming_ > 0) {
+      changed_.wait(lock);
+      continue;
+    }
+    // What is there may lie so that no gap is large enough.
+    if (placed_.empty() || slots_for(weights) > arena_.size()) break;
+    while (!placed_.empty()) vacate(placed_.back());
   }
   hold(1);
   try {
@@ -232,8 +257,14 @@ void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const
   }
 }
 
+void Streamer::note_use(Place& at, int weight) {
+  const int whole = weights_[weight].whole;
+  order_.use(at.position, whole);
+  if (weights_[whole].part >= 0) at.in_parts = weight != whole;
+}
+
 // Follows the expected order as far as the slots reach.
-void Streamer::prefetch(UseOrder::Position position, std::vector<Fill>& fills) {
+void Streamer::prefetch(Place at, std::vector<Fill>& fills) {
   ++round_;
   Bytes window = 0;
   for (const int index : placed_) {
@@ -241,14 +272,16 @@ void Streamer::prefetch(UseOrder::Position position, std::vector<Fill>& fills) {
   }
   const int steps = static_cast<int>(weights_.size()) * 2;
   for (int rank = 0; rank < steps; ++rank) {
-    position = order_.next(position);
-    Weight& weight = weights_[position.now];
+    at.position = order_.next(at.position);
+    int index = at.position.now;
+    if (at.in_parts && weights_[index].part >= 0) index = weights_[index].part;
+    Weight& weight = weights_[index];
     if (weight.wanted == round_ || weight.leases > 0 || weight.dropped) continue;
     window += slot_size(weight);
     if (window > arena_.size()) return;
     weight.wanted = round_;
     weight.rank = rank;
-    if (weight.state == State::kAway && !place(position.now, false, fills)) return;
+    if (weight.state == State::kAway && !place(index, false, fills)) return;
   }
 }
 
@@ -324,14 +357,14 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
   std::vector<Fill> fills;
   std::vector<int> early;  // on their way before they were asked for
   std::unique_lock lock(mutex_);
-  UseOrder::Position& position = positions_[std::this_thread::get_id()];
+  Place& at = places_[std::this_thread::get_id()];
   for (const int index : weights) {
-    order_.use(position, index);
+    note_use(at, index);
     ++counts_.leases;
     if (weights_[index].state == State::kHere) ++counts_.hits;
     if (weights_[index].state == State::kComing) early.push_back(index);
   }
-  const UseOrder::Position here = position;
+  const Place here = at;
   place_or_wait(lock, weights, fills);
   prefetch(here, fills);
   fetch(lock, weights, fills);

@@ -60,6 +60,9 @@ class Streamer {
 
   // The name is for messages. Before the first lease.
   int add(std::string name, Home home);
+  // The first bytes of a weight in RAM, as a weight of its own: a pass asks for whole weights, or
+  // for parts of those that have one.
+  int add_part(int weight, Bytes size);
   // Where the weight is kept from now on; its present copy is the newer one already.
   void move_home(int weight, Home home);
   // The weight is not asked for again. Waits for it if it is on its way.
@@ -88,6 +91,8 @@ class Streamer {
   struct Weight {
     std::string name;
     Home home;
+    int whole = 0;  // the weight itself, or what it is a part of
+    int part = -1;  // of it
     State state = State::kAway;
     int leases = 0;
     bool dropped = false;
@@ -100,6 +105,11 @@ class Streamer {
     std::uint64_t wanted = 0;  // round of the last prefetch that expects it soon
     int rank = 0;              // how soon
   };
+  // Where a thread is.
+  struct Place {
+    UseOrder::Position position;  // among whole weights
+    bool in_parts = false;
+  };
   struct Fill {
     int weight;
     std::vector<GpuPoint> after;
@@ -109,6 +119,7 @@ class Streamer {
   void take_slots();
   void leave_unless_leased(std::unique_lock<std::mutex>& lock);
   Bytes slot_size(const Weight& weight) const;
+  Bytes slots_for(std::span<const int> weights) const;
   bool place(int weight, bool for_now, std::vector<Fill>& fills);
   void place_outside(int weight, std::vector<Fill>& fills);
   void coming(int weight, std::byte* to, std::vector<Fill>& fills);
@@ -117,7 +128,8 @@ class Streamer {
   bool place_all(std::span<const int> weights, bool outside, std::vector<Fill>& fills);
   void place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
                      std::vector<Fill>& fills);
-  void prefetch(UseOrder::Position position, std::vector<Fill>& fills);
+  void note_use(Place& at, int weight);
+  void prefetch(Place at, std::vector<Fill>& fills);
   void give_up(std::span<const int> weights);
   void fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
              const std::vector<Fill>& fills);
@@ -138,7 +150,7 @@ class Streamer {
   std::vector<int> placed_;        // all that are not kAway
   std::vector<GpuPoint> vacated_;  // work that may still read slots given up since the last fill
   UseOrder order_;
-  std::unordered_map<std::thread::id, UseOrder::Position> positions_;
+  std::unordered_map<std::thread::id, Place> places_;
   std::uint64_t round_ = 0;
   int coming_ = 0;
   int leased_ = 0;  // weights with a lease

@@ -10,7 +10,26 @@ std::uint64_t key(const UseOrder::Position& position) {
 
 }  // namespace
 
+void UseOrder::add_weight() {
+  after_one_.push_back(-1);
+  used_.push_back(false);
+}
+
+void UseOrder::skip_number() {
+  add_weight();
+  used_.back() = true;
+}
+
+int UseOrder::first_unused(int from) const {
+  const auto count = static_cast<int>(used_.size());
+  while (from < count && used_[from]) ++from;
+  return from;
+}
+
 void UseOrder::use(Position& position, int weight) {
+  if (after_two_.empty() && position.now < 0) first_ = weight;
+  used_[weight] = true;
+  unused_ = first_unused(unused_);
   if (weight == position.now) return;
   if (position.now >= 0) {
     after_two_[key(position)] = weight;
@@ -20,12 +39,15 @@ void UseOrder::use(Position& position, int weight) {
 }
 
 UseOrder::Position UseOrder::next(const Position& position) const {
-  if (position.now < 0) return {-1, 0};
+  const auto count = static_cast<int>(used_.size());
+  if (position.now < 0) return {-1, unused_ < count ? unused_ : first_};
   if (const auto known = after_two_.find(key(position)); known != after_two_.end()) {
     return {position.now, known->second};
   }
   if (const int known = after_one_[position.now]; known >= 0) return {position.now, known};
-  return {position.now, (position.now + 1) % static_cast<int>(after_one_.size())};
+  // Behind one that is expected itself come those with larger numbers.
+  const int unused = used_[position.now] ? unused_ : first_unused(position.now + 1);
+  return {position.now, unused < count ? unused : first_};
 }
 
 }  // namespace haul::runtime

@@ -2,7 +2,8 @@
 
 // The order in which weights are used, learned while they are: what came after the last two uses
 // comes after them again. A pass that takes another way is learned as it goes. Until something is
-// known, weights are expected in the order of their numbers. One thread at a time.
+// known, those that were never used are expected in the order of their numbers. One thread at a
+// time.
 
 #include <cstdint>
 #include <unordered_map>
@@ -18,8 +19,9 @@ class UseOrder {
     int now = -1;
   };
 
-  explicit UseOrder(int count = 0) : after_one_(count, -1) {}
-  void add_weight() { after_one_.push_back(-1); }
+  void add_weight();
+  // A number that is never used.
+  void skip_number();
 
   // Repeated uses of one weight in a row count as one.
   void use(Position& position, int weight);
@@ -27,8 +29,13 @@ class UseOrder {
   Position next(const Position& position) const;
 
  private:
+  int first_unused(int from) const;
+
   std::unordered_map<std::uint64_t, int> after_two_;
   std::vector<int> after_one_;
+  std::vector<bool> used_;
+  int unused_ = 0;  // all before it are used
+  int first_ = 0;   // that was used
 };
 
 }  // namespace haul::runtime

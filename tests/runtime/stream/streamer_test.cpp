@@ -8,6 +8,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -103,6 +104,66 @@ TEST_F(StreamerTest, LeasesSeveralAtOnceAndTakesRoomElsewhereOnlyWhenItMust) {
   EXPECT_EQ(streamer->counts().unplanned, 2U);
   EXPECT_GT(ledger.peak(), room(3));
   for (int i = 0; i < 6; ++i) use(*streamer, {i});
+}
+
+// Brings at once, and nothing in truth.
+class InstantLane final : public Lane {
+ public:
+  c10::Device device() const override { return c10::kCPU; }
+  Bytes slack() const override { return 0; }
+  void fill(const Home& /*home*/, std::byte* /*to*/, std::vector<GpuPoint> /*after*/,
+            Done done) override {
+    done(nullptr, {});
+  }
+  void wait(const GpuPoint& /*ready*/) override {}
+  GpuPoint used() override { return {}; }
+  void read_back(std::byte* /*host*/, const std::byte* /*from*/, Bytes /*size*/) override {}
+};
+
+// The layers of a Llama, in proportion, with slots for two of the largest weights as a plan has
+// them: each pass brings each weight once, whether passes use whole weights or parts.
+TEST(Streamer, BringsEachWeightOfLayersOnceAPass) {
+  constexpr Bytes kUnit = 4096;
+  constexpr int kLayers = 15;
+  Streamer streamer(std::make_unique<InstantLane>(), Ledger("slots", std::nullopt),
+                    2 * Streamer::slot_size(112 * kUnit, 0) + 1024, SlotMemory::kKept);
+  std::byte host{};
+  std::vector<std::vector<int>> whole(kLayers);
+  std::vector<std::vector<int>> parts(kLayers);
+  Bytes all = 0;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (const Bytes size : {32, 8, 8, 32, 112, 112, 112, 0, 0}) {
+      const int weight = streamer.add("whole", {&host, 0, 0, std::max<Bytes>(size * kUnit, 4)});
+      whole[layer].push_back(weight);
+      parts[layer].push_back(size > 0 ? streamer.add_part(weight, size * kUnit / 2) : weight);
+      all += size * kUnit;
+    }
+  }
+  std::vector<std::byte*> data;
+  const auto use = [&](const std::vector<int>& weights) {
+    streamer.lease(weights, data);
+    streamer.release(weights);
+  };
+  Bytes before = 0;
+  for (const bool in_parts : {false, false, true, true, true, false, true}) {
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const std::vector<int>& w = in_parts ? parts[layer] : whole[layer];
+      use({w[7]});  // norms have the last names, and come before the others
+      if (in_parts) {
+        for (const int weight : {w[0], w[1], w[2], w[3], w[8], w[4], w[5], w[6]}) use({weight});
+      } else {
+        use({w[0], w[1], w[2]});
+        use({w[3]});
+        use({w[8]});
+        use({w[4], w[5]});
+        use({w[6]});
+      }
+    }
+    const Bytes brought = streamer.counts().bytes - std::exchange(before, streamer.counts().bytes);
+    const Bytes needed = in_parts ? all / 2 : all;
+    EXPECT_LE(static_cast<double>(brought), 1.15 * static_cast<double>(needed)) << in_parts;
+  }
+  EXPECT_EQ(streamer.counts().unplanned, 0U);
 }
 
 TEST_F(StreamerTest, SaysWhichWeightDoesNotFitTheBudget) {
