@@ -2,56 +2,37 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <utility>
 
-#include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 
 namespace haul::kernels {
 namespace {
 
-constexpr std::int64_t kAtOnce = 32;  // rows whose products stay in the first cache
+// Some ten microseconds: threads that end together, and few of them waiting for the last.
+constexpr std::int64_t kPieceBytes = 128 * 1024;
+constexpr std::int64_t kMostRows = 32;  // whose products stay in the first cache
 
-std::int64_t groups_of(const HostRows& rows) {
-  return (rows.count + kAtOnce - 1) / kAtOnce;
+std::size_t pieces_of(const HostRows& rows, std::int64_t at_once) {
+  return static_cast<std::size_t>((rows.count + at_once - 1) / at_once);
 }
 
 template <typename T>
-void multiply_group(const HostRows& rows, WeightType type, std::int64_t group, const float* vectors,
-                    std::int64_t count) {
-  std::array<float, kAtOnce * kMostVectors> sums;  // at [v * kAtOnce + row - first]
-  const std::int64_t first = group * kAtOnce;
-  const std::int64_t last = std::min(first + kAtOnce, rows.count);
+void multiply_rows(const HostRows& rows, std::int64_t first, std::int64_t last,
+                   const float* vectors, std::int64_t count) {
+  std::array<float, kMostRows * kMostVectors> sums;  // at [v * kMostRows + row - first]
+  const WeightType type = sizeof(T) == sizeof(float) ? WeightType::kF32 : WeightType::kBF16;
   const auto* const matrix = static_cast<const T*>(rows.matrix) + first * rows.width;
   const Rows part{type, matrix, static_cast<std::size_t>(rows.width), 0,
                   static_cast<std::size_t>(last - first)};
-  row_products(part, vectors, static_cast<std::size_t>(count), sums.data(), kAtOnce);
+  row_products(part, vectors, static_cast<std::size_t>(count), sums.data(), kMostRows);
   auto* const out = static_cast<T*>(rows.out);
   for (std::int64_t v = 0; v < count; ++v) {
     for (std::int64_t r = first; r < last; ++r) {
       out[v * rows.count + r] =
-          static_cast<T>(sums[static_cast<std::size_t>(v * kAtOnce + r - first)]);
+          static_cast<T>(sums[static_cast<std::size_t>(v * kMostRows + r - first)]);
     }
   }
-}
-
-template <typename T>
-void multiply(std::span<const HostRows> matrices, WeightType type, const float* vectors,
-              std::int64_t count) {
-  // Threads take groups of rows as they come to it: cores have other work, too.
-  std::atomic<std::int64_t> taken = 0;
-  at::parallel_for(0, std::max(1, at::get_num_threads() - 1), 1, [&](std::int64_t, std::int64_t) {
-    std::int64_t before = 0;  // groups of the matrices that are behind this thread
-    std::size_t i = 0;
-    for (;;) {
-      const std::int64_t group = taken.fetch_add(1);
-      while (i < matrices.size() && group - before >= groups_of(matrices[i])) {
-        before += groups_of(matrices[i++]);
-      }
-      if (i == matrices.size()) return;
-      multiply_group<T>(matrices[i], type, group - before, vectors, count);
-    }
-  });
 }
 
 }  // namespace
@@ -60,12 +41,25 @@ bool has_host_rows(c10::ScalarType type) {
   return type == c10::ScalarType::Float || type == c10::ScalarType::BFloat16;
 }
 
-void multiply_host_rows(std::span<const HostRows> matrices, const float* vectors,
-                        std::int64_t vector_count) {
-  if (matrices.front().type == c10::ScalarType::Float) {
-    multiply<float>(matrices, WeightType::kF32, vectors, vector_count);
+HostProducts::HostProducts(std::vector<HostRows> matrices, const float* vectors,
+                           std::int64_t vector_count)
+    : matrices_(std::move(matrices)), vectors_(vectors), vector_count_(vector_count) {
+  const HostRows& first = matrices_.front();
+  const auto row_bytes = first.width * static_cast<std::int64_t>(c10::elementSize(first.type));
+  rows_ =
+      std::clamp<std::int64_t>(kPieceBytes / std::max<std::int64_t>(1, row_bytes), 1, kMostRows);
+  for (const HostRows& rows : matrices_) pieces_ += pieces_of(rows, rows_);
+}
+
+void HostProducts::multiply(std::size_t piece) const {
+  auto rows = matrices_.begin();
+  for (; piece >= pieces_of(*rows, rows_); ++rows) piece -= pieces_of(*rows, rows_);
+  const std::int64_t first = static_cast<std::int64_t>(piece) * rows_;
+  const std::int64_t last = std::min(first + rows_, rows->count);
+  if (rows->type == c10::ScalarType::Float) {
+    multiply_rows<float>(*rows, first, last, vectors_, vector_count_);
   } else {
-    multiply<c10::BFloat16>(matrices, WeightType::kBF16, vectors, vector_count);
+    multiply_rows<c10::BFloat16>(*rows, first, last, vectors_, vector_count_);
   }
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
-// Rows of matrices in host memory times a few vectors, while a GPU works: over all threads of
-// torch's pool but one, whose core is left to what drives the GPU. Pure.
+// Rows of matrices in host memory times a few vectors, while a GPU works: in pieces, for threads
+// that take one after the other. Pure.
 
-#include <span>
+#include <cstddef>
+#include <vector>
 
 #include <c10/core/ScalarType.h>
 
@@ -24,7 +25,20 @@ struct HostRows {
 
 // out[v * count + r] = row r times vectors[v * width …], rounded to the matrix's type, for
 // v < vector_count <= kMostVectors; of each matrix. REQUIRES: one type and one width.
-void multiply_host_rows(std::span<const HostRows> matrices, const float* vectors,
-                        std::int64_t vector_count);
+class HostProducts {
+ public:
+  HostProducts(std::vector<HostRows> matrices, const float* vectors, std::int64_t vector_count);
+
+  std::size_t pieces() const { return pieces_; }
+  // May be called for several pieces at once.
+  void multiply(std::size_t piece) const;
+
+ private:
+  std::vector<HostRows> matrices_;
+  const float* vectors_;
+  std::int64_t vector_count_;
+  std::int64_t rows_;  // of a piece
+  std::size_t pieces_ = 0;
+};
 
 }  // namespace haul::kernels

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <thread>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -25,15 +23,6 @@ namespace {
 
 static_assert(kMostHelpedRows <= static_cast<std::int64_t>(kernels::kMostVectors));
 constexpr Bytes kWorthIt = 1 * kMiB;  // of a weight: less is copied sooner than handed over
-
-// Memory of somebody else, as a tensor of the GPU.
-at::Tensor as_tensor(void* data, c10::Device device, c10::ScalarType type, std::int64_t rows,
-                     std::int64_t columns) {
-  const std::array<std::int64_t, 2> sizes = {rows, columns};
-  const auto bytes = static_cast<std::int64_t>(c10::elementSize(type)) * rows * columns;
-  const c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, device));
-  return tensor_on(storage, type, sizes, c10::contiguous_strides(sizes), 0, false);
-}
 
 Bytes products_size(const kernels::HostRows& rows, std::int64_t vectors) {
   return aligned_memory(static_cast<Bytes>(vectors * rows.count) * c10::elementSize(rows.type));
@@ -66,9 +55,7 @@ class PartLease {
 
 std::byte* SplitRoom::take(Bytes size) {
   Side& side = sides_[turn_];
-  while (!is_past(side.last_use)) {  // not wait_for(), which keeps a core busy
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
+  rest_until(side.last_use);
   if (!side.slab || side.slab->size() < size) {
     side.slab.reset();
     side.slab = std::make_unique<Slab>(c10::Device(c10::kCPU), size,
@@ -90,6 +77,14 @@ SplitRoom::~SplitRoom() {
       // A GPU that has failed reads nothing more.
     }
   }
+}
+
+at::Tensor as_gpu_tensor(void* data, c10::Device device, c10::ScalarType type, std::int64_t rows,
+                         std::int64_t columns) {
+  const std::array<std::int64_t, 2> sizes = {rows, columns};
+  const auto bytes = static_cast<std::int64_t>(c10::elementSize(type)) * rows * columns;
+  const c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, device));
+  return tensor_on(storage, type, sizes, c10::contiguous_strides(sizes), 0, false);
 }
 
 std::int64_t rows_to_bring(const at::Tensor& weight, c10::ScalarType type, double cpu_share) {
@@ -141,7 +136,7 @@ std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::T
     rows.out = out;
     out += products_size(rows, count);
   }
-  at::Tensor to_cpu = as_tensor(memory, device, c10::ScalarType::Float, count, width);
+  at::Tensor to_cpu = as_gpu_tensor(memory, device, c10::ScalarType::Float, count, width);
   // By a kernel: a copy would be one of the link's.
   at::mul_out(to_cpu, vectors, at::scalar_tensor(1));
   room.work().begin();
@@ -149,13 +144,15 @@ std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::T
   for (std::size_t i = 0; i < split.size(); ++i) {  // one at a time: a plan has room for one
     const PartLease lease(*split[i]->streamer, split[i]->part);
     const std::int64_t brought = weights[i].size(0) - host[i].count;
-    results.push_back(at::linear(vectors, as_tensor(lease.data(), device, type, brought, width)));
+    results.push_back(
+        at::linear(vectors, as_gpu_tensor(lease.data(), device, type, brought, width)));
   }
-  const auto* const given = reinterpret_cast<const float*>(memory);
-  room.work().finish([host, given, count] { kernels::multiply_host_rows(host, given, count); });
+  const kernels::HostProducts products(host, reinterpret_cast<const float*>(memory), count);
+  room.work().finish(products.pieces(),
+                     [products](std::size_t piece) { products.multiply(piece); });
   std::vector<std::int64_t> sizes = x.sizes().vec();
   for (std::size_t i = 0; i < split.size(); ++i) {
-    const at::Tensor others = as_tensor(host[i].out, device, type, count, host[i].count);
+    const at::Tensor others = as_gpu_tensor(host[i].out, device, type, count, host[i].count);
     results[i] = at::cat({results[i], others}, 1);
     if (biases[i].defined()) results[i].add_(biases[i]);
     sizes.back() = weights[i].size(0);

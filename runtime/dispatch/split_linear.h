@@ -51,6 +51,10 @@ class SplitRoom {
   std::size_t turn_ = 0;
 };
 
+// Memory of somebody else, which a GPU reaches, as a tensor of the GPU.
+at::Tensor as_gpu_tensor(void* data, c10::Device device, c10::ScalarType type, std::int64_t rows,
+                         std::int64_t columns);
+
 // Whether the CPU helps: the weight has a part for it, there are few rows, and no gradient is asked
 // for.
 bool is_split(const at::Tensor& x, const at::Tensor& weight);

@@ -15,6 +15,7 @@
 #include "runtime/generate/passes.h"
 #include "runtime/generate/state.h"
 #include "runtime/generate/stop_strings.h"
+#include "runtime/tiers/gpu.h"
 
 namespace haul {
 namespace {
@@ -157,13 +158,21 @@ class Decoder {
     return {first, first + numbers.numel()};
   }
 
+  // Where weights are on their way, the CPU may have work of its own beside the GPU's.
+  at::Tensor on_cpu(const at::Tensor& result) const {
+    if (result.is_cuda() && !state_.replayed) {
+      runtime::rest_until(runtime::point_of_current_stream(result.get_device()));
+    }
+    return result.to(at::kCPU);
+  }
+
   // The next id of each sequence that goes on, by logits (B, 1, V).
   std::vector<TokenId> pick_ids(const at::Tensor& logits, std::int64_t step,
                                 const std::vector<Sequence>& sequences) const {
     const at::Tensor last = logits.select(1, 0);
     // From a GPU ids alone have to come, not all scores.
-    if (last.is_cuda() && is_by_likelihood()) return ids_of(last.argmax(1).to(at::kCPU));
-    const at::Tensor scores = last.to(at::kCPU, at::kFloat).contiguous();
+    if (last.is_cuda() && is_by_likelihood()) return ids_of(on_cpu(last.argmax(1)));
+    const at::Tensor scores = on_cpu(last).to(at::kFloat).contiguous();
     const auto width = static_cast<std::size_t>(scores.size(1));
     std::vector<TokenId> ids(sequences.size());
     for (std::size_t row = 0; row < sequences.size(); ++row) {

@@ -50,6 +50,8 @@ void current_stream_waits(int index, const GpuPoint& point);
 bool is_past(const GpuPoint& point);
 // Blocks the caller.
 void wait_for(const GpuPoint& point);
+// The same for waits of milliseconds, which leaves the core to others.
+void rest_until(const GpuPoint& point);
 
 // A stream of copies beside the computation. Its functions may be called by several threads.
 class CopyStream {

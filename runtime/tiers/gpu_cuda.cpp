@@ -1,6 +1,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <thread>
 
@@ -125,6 +126,10 @@ bool is_past(const GpuPoint& point) {
 void wait_for(const GpuPoint& point) {
   if (!point.event()) return;
   check(cudaEventSynchronize(point.event()->event), gpu_name(point.event()->index));
+}
+
+void rest_until(const GpuPoint& point) {
+  while (!is_past(point)) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 CopyStream::CopyStream(int index) : index_(index) {

@@ -42,6 +42,7 @@ bool is_past(const GpuPoint&) {
   return true;
 }
 void wait_for(const GpuPoint&) {}
+void rest_until(const GpuPoint&) {}
 
 CopyStream::CopyStream(int index) : index_(index) {
   refuse();
@@ -68,6 +69,6 @@ HostWork::HostWork(int) {
 }
 HostWork::~HostWork() = default;
 void HostWork::begin() {}
-void HostWork::finish(std::function<void()>) {}
+void HostWork::finish(std::size_t, std::function<void(std::size_t)>) {}
 
 }  // namespace haul::runtime

@@ -1,11 +1,9 @@
-#include <atomic>
-#include <condition_variable>
+#include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <mutex>
-#include <thread>
+#include <optional>
 #include <utility>
 
+#include <ATen/Parallel.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda.h>
@@ -14,10 +12,11 @@
 
 #include "haul/error.h"
 #include "runtime/tiers/gpu.h"
+#include "runtime/tiers/host_threads.h"
 #include "runtime/tiers/host_work.h"
 
-// Two counters in pinned memory: the stream writes how far it has come, and waits until the thread
-// has written that the work is done. Calls of the driver, because the runtime has none for this.
+// Two counters in pinned memory: the stream writes how far it has come, and waits until the threads
+// have written that the work is done. Calls of the driver, because the runtime has none for this.
 
 namespace haul::runtime {
 namespace {
@@ -40,19 +39,17 @@ StreamValue driver_call(const char* name) {
 struct alignas(64) Counter {
   std::uint32_t value = 0;
 
-  std::atomic_ref<std::uint32_t> now() { return std::atomic_ref(value); }
   CUdeviceptr address() { return reinterpret_cast<CUdeviceptr>(&value); }
 };
 
 struct alignas(4096) Counters {
-  Counter given;  // by the stream
-  Counter done;   // by the thread
+  Counter begun;  // by the stream
+  Counter done;   // by the threads
 };
 
-// Counters begin anew after the largest number.
-bool has_reached(std::uint32_t now, std::uint32_t number) {
-  return static_cast<std::int32_t>(now - number) >= 0;
-}
+// Cores for whoever gives the GPU its work, and for the driver: a product that has to wait for one
+// of them takes ten times as long.
+constexpr int kOtherCores = 2;
 
 }  // namespace
 
@@ -62,15 +59,11 @@ struct HostWork::State {
         write(driver_call("cuStreamWriteValue32")),
         wait(driver_call("cuStreamWaitValue32")) {
     pin(counters.get(), sizeof(Counters));
-    thread = std::thread([this] { run(); });
+    threads.emplace(std::max(1, at::get_num_threads() - kOtherCores), &counters->begun.value,
+                    &counters->done.value);
   }
   ~State() {
-    {
-      const std::lock_guard lock(mutex);
-      stopped = true;
-    }
-    arrived.notify_one();
-    thread.join();
+    threads.reset();
     unpin(counters.get());
   }
   State(const State&) = delete;
@@ -87,40 +80,12 @@ struct HostWork::State {
                             static_cast<int>(code)));
   }
 
-  void run() {
-    for (;;) {
-      Job job;
-      {
-        std::unique_lock lock(mutex);
-        arrived.wait(lock, [&] { return stopped || !jobs.empty(); });
-        if (jobs.empty()) return;
-        job = std::move(jobs.front());
-        jobs.pop_front();
-      }
-      while (!has_reached(counters->given.now().load(std::memory_order_acquire), job.number)) {
-        if (stopped) return;
-        std::this_thread::yield();
-      }
-      job.work();
-      counters->done.now().store(job.number, std::memory_order_release);
-    }
-  }
-
-  struct Job {
-    std::uint32_t number = 0;
-    std::function<void()> work;
-  };
-
   int index;
   StreamValue write;
   StreamValue wait;
   std::unique_ptr<Counters> counters = std::make_unique<Counters>();
   std::uint32_t number = 0;
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::atomic<bool> stopped = false;
-  std::deque<Job> jobs;
-  std::thread thread;
+  std::optional<HostThreads> threads;
 };
 
 HostWork::HostWork(int gpu) : state_(std::make_unique<State>(gpu)) {}
@@ -129,15 +94,11 @@ HostWork::~HostWork() = default;
 
 void HostWork::begin() {
   ++state_->number;
-  state_->call(state_->write, state_->counters->given);
+  state_->call(state_->write, state_->counters->begun);
 }
 
-void HostWork::finish(std::function<void()> work) {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->jobs.push_back({state_->number, std::move(work)});
-  }
-  state_->arrived.notify_one();
+void HostWork::finish(std::size_t pieces, std::function<void(std::size_t)> work) {
+  state_->threads->add(state_->number, pieces, std::move(work));
   state_->call(state_->wait, state_->counters->done);
 }
 

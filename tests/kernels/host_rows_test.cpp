@@ -1,6 +1,5 @@
 #include "kernels/host_rows.h"
 
-#include <array>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -15,18 +14,22 @@
 namespace haul::kernels {
 namespace {
 
+void multiply(const std::vector<HostRows>& matrices, const at::Tensor& vectors) {
+  const HostProducts products(matrices, vectors.const_data_ptr<float>(), vectors.size(0));
+  // In any order.
+  for (std::size_t piece = products.pieces(); piece-- > 0;) products.multiply(piece);
+}
+
 TEST(HostRows, GiveWhatAMatrixProductGives) {
   torch::manual_seed(6);
   for (const c10::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const std::int64_t count : {1, 7, 64, 65, 1000}) {
-      for (const std::int64_t width : {1, 16, 33, 512}) {
+      for (const std::int64_t width : {1, 16, 33, 512, 5000}) {
         for (std::int64_t vectors = 1; vectors <= 4; ++vectors) {
           const at::Tensor matrix = at::randn({count, width}).to(type);
           const at::Tensor x = at::randn({vectors, width});
           at::Tensor out = at::empty({vectors, count}, matrix.options());
-          const std::array rows = {
-              HostRows{type, matrix.const_data_ptr(), width, count, out.mutable_data_ptr()}};
-          multiply_host_rows(rows, x.const_data_ptr<float>(), vectors);
+          multiply({{type, matrix.const_data_ptr(), width, count, out.mutable_data_ptr()}}, x);
           const at::Tensor wide = matrix.to(at::kDouble).t();
           const at::Tensor expected = x.to(at::kDouble).matmul(wide);
           // Of each term at most a rounding a sum, and the result's own.
@@ -53,11 +56,11 @@ TEST(HostRows, OfSeveralMatricesAreThoseOfEach) {
     at::Tensor& out = together.emplace_back(at::empty({2, count}, matrix.options()));
     rows.push_back({at::kBFloat16, matrix.const_data_ptr(), kWidth, count, out.mutable_data_ptr()});
   }
-  multiply_host_rows(rows, x.const_data_ptr<float>(), 2);
+  multiply(rows, x);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     at::Tensor alone = at::empty_like(together[i]);
     rows[i].out = alone.mutable_data_ptr();
-    multiply_host_rows({&rows[i], 1}, x.const_data_ptr<float>(), 2);
+    multiply({rows[i]}, x);
     EXPECT_TRUE(together[i].equal(alone)) << rows[i].count << " rows";
   }
 }
