@@ -54,18 +54,24 @@ void print_operations(const std::string& what, double rate) {
   fmt::print("  {:<34}{:>10.2f} TFLOP/s\n", what, rate / 1e12);
 }
 
+void print_time(const std::string& what, double seconds) {
+  fmt::print("  {:<34}{:>10.1f} us\n", what, seconds * 1e6);
+}
+
 void print(const Profile& profile) {
   print_rate("RAM, multiplied by the CPU", profile.ram_bandwidth);
   print_operations("CPU, float32", profile.cpu_operations);
+  print_time("CPU, a call", profile.cpu_call);
   for (const auto& [index, gpu] : profile.gpus) {
     const std::string name = fmt::format("GPU {}", index);
     print_rate(name + ", its memory", gpu.memory_bandwidth);
     print_rate(name + ", from RAM", gpu.link_bandwidth);
     print_operations(name + ", bfloat16", gpu.operations);
+    print_time(name + ", a call", gpu.call);
   }
   if (!profile.gpus.empty()) {
     print_rate("RAM, by the CPU beside that", profile.help_bandwidth);
-    fmt::print("  {:<34}{:>10.1f} us\n", "from the GPU to the CPU", profile.hop * 1e6);
+    print_time("from the GPU to the CPU", profile.hop);
   }
   print_rate("disk", profile.disk_bandwidth);
 }

@@ -24,10 +24,16 @@ int element_bytes(const InferenceRequest& request) {
 // Tokens of one sequence that pass through a layer at once.
 std::int64_t tokens_at_once(const Dimensions& d, const InferenceRequest& request) {
   const bool whole = !d.causal || d.encoder_layers > 0;
-  return whole ? request.context : std::min(request.context, request.prefill_chunk);
+  if (whole) return request.context;
+  return std::min({request.context, request.prefill_chunk, tokens_of_each(request.batch)});
 }
 
 }  // namespace
+
+std::int64_t tokens_of_each(std::int64_t batch) {
+  constexpr std::int64_t kTogether = 8192;
+  return std::max<std::int64_t>(1, kTogether / batch);
+}
 
 std::string_view name(Tag tag) {
   switch (tag) {

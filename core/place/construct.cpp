@@ -153,18 +153,26 @@ class Filler {
       const double part = links > 0 ? world_.executors[e].link / links : 1;
       return static_cast<Size>(static_cast<double>(away) * part);
     };
-    const auto spread_on = [&](std::uint8_t e) {
-      return Spread(share(e), share(e) + std::max<Size>(0, free_[e]));
-    };
     std::size_t at = 0;
     Size streamed = 0;
+    // Of units that are still to come, and of which the last GPU computes all: it needs that room
+    // wherever their weights lie.
+    Size extra = 0;
+    for (const std::uint32_t u : movable_) extra += world_.units[u].extra;
+    const auto room_on = [&](std::uint8_t e) {
+      return free_[e] - (at + 1 == gpus.size() ? extra : 0);
+    };
+    const auto spread_on = [&](std::uint8_t e) {
+      return Spread(share(e), share(e) + std::max<Size>(0, room_on(e)));
+    };
     Spread spread = spread_on(gpus[0]);
     for (const std::uint32_t u : movable_) {
       const Unit& unit = world_.units[u];
       bool here = !spread.take(unit.weights);
       while (here) {
         const std::uint8_t e = gpus[at];
-        if (world_.executors[e].holds_weights && unit.weights + unit.extra <= free_[e]) break;
+        const Size with = at + 1 == gpus.size() ? 0 : unit.extra;
+        if (world_.executors[e].holds_weights && unit.weights + with <= room_on(e)) break;
         if (streamed + unit.weights / 2 < share(e) || at + 1 == gpus.size()) {
           here = false;
         } else {
@@ -176,6 +184,7 @@ class Filler {
       const std::uint8_t e = gpus[at];
       choices_[u] = {e, here ? Store::kHere : Store::kDisk};
       free_[e] -= unit.extra + (here ? unit.weights : 0);
+      extra -= unit.extra;
       streamed += here ? 0 : unit.weights;
     }
     return at + 1 == gpus.size() && streamed > share(gpus[at]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "core/place/device_lookup.h"
 #include "haul/tensor_memory.h"
@@ -80,7 +81,10 @@ class Builder {
     }
     const Size each = (to_size(workload_.kv) + static_cast<Size>(holders.size()) - 1) /
                       static_cast<Size>(holders.size());
-    for (const std::size_t u : holders) units[u].extra += each;
+    for (const std::size_t u : holders) {
+      units[u].extra += each;
+      units[u].touched += each;
+    }
   }
 
   void add(Index node, Size bytes, bool is_block) {
@@ -115,10 +119,11 @@ class Builder {
     if (is_block) blocks_.push_back(units.size() - 1);
   }
 
-  // The pieces, slots, margins and buffers of the tensors below a node, and how many elements their
-  // parameters have; false when there is no tensor. A module's tensors follow it.
+  // The pieces, slots, margins, buffers and calls of the tensors below a node, and how many
+  // elements their parameters have; false when there is no tensor. A module's tensors follow it.
   bool add_tensors(Index node, Unit* unit, double* elements) const {
     bool any = false;
+    bool called = false;  // the module that is at hand
     Bits own = 0;
     Size own_slots = 0;
     const std::span nodes(sizes_.nodes());
@@ -126,6 +131,7 @@ class Builder {
       if (item.module != nullptr) {
         own = 0;
         own_slots = 0;
+        called = false;
         continue;
       }
       any = true;
@@ -139,6 +145,7 @@ class Builder {
       }
       if (item.kind == ModuleSizes::Kind::kParameter) {
         *elements += static_cast<double>(item.elements);
+        if (!std::exchange(called, true)) ++unit->calls;
       }
     }
     return any;
@@ -219,6 +226,7 @@ void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, Mod
       whole.touched += units.size() > 1 ? unit.weights : unit.touched;
       whole.piece = std::max(whole.piece, unit.piece);
       whole.operations += unit.operations;
+      whole.calls += unit.calls;
       for (const Index key : builder.keys[u]) result->keys.add(key);
     }
     result->world.units.push_back(whole);
@@ -258,14 +266,15 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
     const GpuProfile& gpu = profile.of_gpu(item.device.index);
     world->executors.push_back({item.device, to_size(item.bytes()), true,
                                 to_size(workload.fixed) + to_size(workload.gpu_context),
-                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth});
+                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth,
+                                gpu.call});
   }
   const auto ram = budget_of(memory, kCpuDevice);
   world->ram = ram ? to_size(*ram / 8) : 0;
   if (world->ram > 0 || world->executors.empty()) {
     world->executors.push_back({kCpuDevice, ram ? world->ram : kNoLimit, ram.has_value(),
                                 to_size(workload.fixed), profile.ram_bandwidth,
-                                profile.cpu_operations, 0});
+                                profile.cpu_operations, 0, profile.cpu_call});
   }
   const auto disk = budget_of(memory, kDiskDevice);
   world->disk = disk ? to_size(*disk / 8) : kNoLimit;

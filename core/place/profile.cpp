@@ -47,6 +47,8 @@ class Reader {
         profile.help_bandwidth = rate(value, key);
       } else if (key == "cpu_operations") {
         profile.cpu_operations = rate(value, key);
+      } else if (key == "cpu_call") {
+        profile.cpu_call = call(value, key);
       } else if (key == "disk_bandwidth") {
         profile.disk_bandwidth = rate(value, key);
       } else if (key == "hop") {
@@ -69,6 +71,8 @@ class Reader {
         result.link_bandwidth = rate(value, place);
       } else if (key == "operations") {
         result.operations = rate(value, place);
+      } else if (key == "call") {
+        result.call = call(value, place);
       } else {
         fail(fmt::format("unexpected \"{}\"", place));
       }
@@ -82,6 +86,10 @@ class Reader {
       fail(fmt::format("\"{}\" is {}, not a positive number", key, value.dump()));
     }
     return number;
+  }
+
+  double call(const Json& value, const std::string& key) const {
+    return value == 0 ? 0 : rate(value, key);
   }
 
   int index(const std::string& text) const {
@@ -103,7 +111,8 @@ class Reader {
 Json gpu_json(const GpuProfile& gpu) {
   return {{"memory_bandwidth", gpu.memory_bandwidth},
           {"link_bandwidth", gpu.link_bandwidth},
-          {"operations", gpu.operations}};
+          {"operations", gpu.operations},
+          {"call", gpu.call}};
 }
 
 }  // namespace
@@ -128,6 +137,7 @@ std::string write_profile(const Profile& profile) {
   json["ram_bandwidth"] = profile.ram_bandwidth;
   json["help_bandwidth"] = profile.help_bandwidth;
   json["cpu_operations"] = profile.cpu_operations;
+  json["cpu_call"] = profile.cpu_call;
   json["disk_bandwidth"] = profile.disk_bandwidth;
   json["hop"] = profile.hop;
   return json.dump(1) + "\n";

@@ -6,6 +6,10 @@
 namespace haul::core {
 namespace {
 
+// Of a batch's prompts, for each token that is answered: a batch is work to be done, not someone
+// who waits for the next word, and prompts are most of it.
+constexpr std::int64_t kPromptTokens = 16;
+
 Workload workload(const Description& description, const PlanRequest& request, bool whole) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
   const std::int64_t context = request.context.value_or(1);
@@ -37,6 +41,9 @@ Workload workload(const Description& description, const PlanRequest& request, bo
 Workload plan_workload(const Description& description, const PlanRequest& request) {
   const bool generates = description.dimensions && description.dimensions->causal;
   Workload load = workload(description, request, description.dimensions && !generates);
+  if (request.context && generates && request.batch > kMostHelpedRows) {
+    load.tokens *= 1 + kPromptTokens;
+  }
   load.helped = request.context && generates && request.batch <= kMostHelpedRows &&
                 request.planner == Planner::kHaul &&
                 (request.dtype == Dtype::kBF16 || request.dtype == Dtype::kF32);

@@ -23,7 +23,8 @@ std::vector<Choice> allowed_choices(const World& world) {
 
 UnitKinds kinds_of(const World& world) {
   const auto weigh = [](const Unit& unit) {
-    return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations);
+    return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations,
+                      unit.calls);
   };
   std::map<decltype(weigh(Unit{})), std::uint32_t> known;
   UnitKinds kinds;
@@ -122,7 +123,7 @@ Timing predict(const World& world, const Choices& choices) {
     for (; u < units && choices[u].executor == e; ++u) {
       const Unit& unit = world.units[u];
       if (first == nullptr || unit.touched != first->touched ||
-          unit.operations != first->operations) {
+          unit.operations != first->operations || unit.calls != first->calls) {
         first = &unit;
         compute = compute_seconds(unit, world.executors[e]);
       }

@@ -8,6 +8,7 @@
 // in RAM or on disk; in the last two cases they are copied to the executor for each pass.
 //
 //   compute = max(bytes touched / executor's memory bandwidth, operations / its speed)
+//             + calls * seconds of a call there
 //   chain   = sum of compute + hop for each time the work moves to another executor
 //             + copies to executors with a single slot, which cannot run ahead of the work
 //   link    = bytes copied to a GPU / the bandwidth of its link + compute of the CPU, where any are
@@ -35,10 +36,11 @@ enum class Store : std::uint8_t { kHere, kRam, kDisk };
 
 struct Unit {
   Size weights = 0;       // memory that they take
-  Size touched = 0;       // bytes of them that a pass reads
+  Size touched = 0;       // bytes that a pass reads: of them, and of the KV cache
   Size piece = 0;         // slot of the largest part that is copied at once
   Size extra = 0;         // lies with the executor: KV cache, buffers that are not offloaded
   double operations = 0;  // of a pass
+  int calls = 0;          // of a pass: modules that compute
   Size margin = 0;        // of the weights: room around tensors
   Size buffers = 0;       // of the extra
   Size buffer_margin = 0;
@@ -65,6 +67,7 @@ struct Executor {
   double bandwidth = 1;
   double speed = 1;
   double link = 0;  // bytes a second from RAM; 0: the executor reads RAM itself
+  double call = 0;  // seconds of a call, beside what it reads and computes
 
   bool operator==(const Executor&) const = default;
 };
@@ -119,7 +122,8 @@ struct Timing {
 std::vector<Choice> allowed_choices(const World& world);
 inline double compute_seconds(const Unit& unit, const Executor& executor) {
   return std::max(static_cast<double>(unit.touched) / executor.bandwidth,
-                  unit.operations / executor.speed);
+                  unit.operations / executor.speed) +
+         unit.calls * executor.call;
 }
 // Of copies, from where the choice keeps weights to its executor.
 double copy_seconds(const World& world, Size weights, Choice choice);

@@ -43,6 +43,10 @@ struct InferenceRequest {
   std::int64_t prefill_chunk = 2048;  // tokens of each sequence that go through a layer at once
 };
 
+// Tokens of each prompt that a decoder reads at once, at most: some thousand of all together keep a
+// GPU busy, and more would take memory from the cache of longer batches.
+std::int64_t tokens_of_each(std::int64_t batch);
+
 // Weights, KV cache, activations, logits and workspace at the peak of a generation, or of one pass
 // for a model that does not generate. Entries of no bytes are left out, and what depends on
 // dimensions is absent when the description has none.

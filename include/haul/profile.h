@@ -16,6 +16,7 @@ struct GpuProfile {
   double memory_bandwidth = 1.5e12;  // bytes a second
   double link_bandwidth = 2.5e10;    // from pinned RAM
   double operations = 1.5e14;        // a second, in half precision
+  double call = 0;                   // seconds of a layer's product beside the bytes that it reads
 
   bool operator==(const GpuProfile&) const = default;
 };
@@ -26,6 +27,7 @@ struct Profile {
   double ram_bandwidth = 6e10;
   double help_bandwidth = 3e10;  // of weights that the CPU multiplies while links are busy
   double cpu_operations = 1e12;
+  double cpu_call = 0;  // seconds, as of a GPU's
   double disk_bandwidth = 3e9;
   double hop = 2e-5;  // seconds to hand the work from one device to another
   bool measured = false;
@@ -35,7 +37,8 @@ struct Profile {
 };
 
 // Throws Error(kCorrupt) that names the source and the key: another version, an unknown key, a
-// number that is not positive and finite. Keys that are missing keep their defaults.
+// number that is not positive and finite (a call's may be 0). Keys that are missing keep their
+// defaults.
 Profile read_profile(std::string_view json, std::string_view source);
 std::string write_profile(const Profile& profile);
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "haul/estimate.h"
 #include "runtime/generate/input_ids.h"
 
 namespace haul::runtime {
@@ -106,10 +107,11 @@ at::Tensor Passes::forward(models::Inputs inputs) {
 at::Tensor Passes::read_prompts(std::int64_t new_tokens, const std::atomic<bool>* cancel) {
   if (has_encoder()) encode_prompts();
   runner_->begin(ids_.size(1) + new_tokens);
+  const std::int64_t part = std::min(kPromptPart, tokens_of_each(ids_.size(0)));
   at::Tensor logits;
-  for (std::int64_t at = 0; at < ids_.size(1); at += kPromptPart) {
+  for (std::int64_t at = 0; at < ids_.size(1); at += part) {
     if (cancel != nullptr && cancel->load()) return {};
-    const std::int64_t count = std::min(kPromptPart, ids_.size(1) - at);
+    const std::int64_t count = std::min(part, ids_.size(1) - at);
     models::Inputs inputs{ids_.narrow(1, at, count)};
     if (attended_.defined()) {
       inputs.attended = attended_.narrow(1, 0, at + count);

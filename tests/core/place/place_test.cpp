@@ -127,8 +127,12 @@ TEST(Place, EqualsBruteForceWithCachesLookupsAndFixedCosts) {
       unit.touched = pick(0, 3) == 0 ? 1 : unit.weights;
       unit.extra = pick(0, 2);
       unit.operations = static_cast<double>(pick(0, 40));
+      unit.calls = static_cast<int>(pick(0, 3));
     }
-    for (Executor& executor : world.executors) executor.fixed = pick(0, 2);
+    for (Executor& executor : world.executors) {
+      executor.fixed = pick(0, 2);
+      executor.call = 0.05 * static_cast<double>(pick(0, 4));
+    }
     if (sizes.size() > 2) world.order.push_back(0);
     expect_best(world);
     ASSERT_EQ(test::fits_somewhere(world), brute_force(world).fits) << "the judges disagree";

@@ -86,8 +86,9 @@ TEST(PlanSvg, EscapesNamesAndDrawsEachDevice) {
 
 TEST(ProfileFile, LoadsWhatWasSaved) {
   Profile profile;
-  profile.gpus[3] = {1e12, 2e10, 3e14};
+  profile.gpus[3] = {1e12, 2e10, 3e14, 2e-6};
   profile.disk_bandwidth = 7e9;
+  profile.cpu_call = 1e-5;
   profile.measured = true;
   EXPECT_EQ(read_profile(write_profile(profile), "profile.json"), profile);
   EXPECT_EQ(profile.of_gpu(3).link_bandwidth, 2e10);
@@ -102,6 +103,7 @@ TEST(ProfileFile, RefusesNonsense) {
   refused(R"({"version": 9})", "found 9");
   refused(R"({"version": 1, "disk_bandwidth": 0})", "\"disk_bandwidth\" is 0");
   refused(R"({"version": 1, "disk_bandwidth": -1})", "not a positive number");
+  refused(R"({"version": 1, "cpu_call": -1})", "not a positive number");
   refused(R"({"version": 1, "gpus": {"x": {}}})", "not a device number");
   refused(R"({"version": 1, "gpu": {"speed": 1}})", "unexpected \"gpu.speed\"");
   refused(R"([1])", "JSON object");

@@ -17,13 +17,14 @@ TEST(Tally, TellsWhatPredictTellsAfterEveryMove) {
     World world;
     for (std::uint32_t u = 0; u < 12; ++u) {
       const Size weights = pick(1, 9);
-      world.units.push_back({weights, pick(1, weights), pick(0, weights), pick(0, 2), 10.0});
+      world.units.push_back({weights, pick(1, weights), pick(0, weights), pick(0, 2), 10.0,
+                             static_cast<int>(pick(0, 2))});
       world.order.push_back(u);
     }
     world.order.push_back(static_cast<std::uint32_t>(pick(0, 11)));  // one is used again
-    world.executors = {{gpu(0), pick(10, 60), true, 1, 100, 1000, 4},
+    world.executors = {{gpu(0), pick(10, 60), true, 1, 100, 1000, 4, 0.03},
                        {gpu(1), pick(10, 60), true, 2, 100, 1000, 2},
-                       {kCpuDevice, 60, true, 1, 10, 50, 0}};
+                       {kCpuDevice, 60, true, 1, 10, 50, 0, 0.2}};
     world.ram = 60;
     world.disk = 40;
     world.disk_bandwidth = 1;
