@@ -3,10 +3,9 @@
   python3 -c "$(cat peer.py)" FOLDER SPEC
 
 SPEC is a file with a JSON object: device, max_memory (what each may hold, in bytes; absent: all on
-that one), offload_folder, prompts (lists of ids of one length), new (tokens), warm (generate once
+that one), gpu_memory (bytes that all it has on the GPU may take), offload_folder, prompts (lists of ids of one length), new (tokens), warm (generate once
 before it counts). One JSON line comes out when the first token is there, and another at the end:
-load_s, first_token_s, tokens_per_s (after the first, of all prompts), all_s (from the prompts to the
-end), ids, and for each token of each prompt the two likeliest with their logits.
+load_s, first_token_s, tokens_per_s (after the first, of all prompts), ids, and for each token of each prompt the two likeliest with their logits.
 """
 
 import json
@@ -25,6 +24,9 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     device = spec["device"]
+    if "gpu_memory" in spec:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_memory"] / total))
     options = {"dtype": "auto", "device_map": device}
     if "max_memory" in spec:
         options["device_map"] = "auto"
@@ -57,7 +59,7 @@ def main():
         tops = [list(zip(*row)) for row in zip(names.tolist(), values.tolist())]
     rate = len(ids) * (spec["new"] - 1) / (all_s - first) if spec["new"] > 1 else 0
     print(json.dumps({
-        "load_s": load, "first_token_s": first, "tokens_per_s": rate, "all_s": all_s, "ids": ids, "tops": tops,
+        "load_s": load, "first_token_s": first, "tokens_per_s": rate, "ids": ids, "tops": tops,
         "versions": {m.__name__: m.__version__ for m in (torch, transformers, accelerate)}}), flush=True)
 
 

@@ -55,6 +55,8 @@ core::Json last_line(const std::string& out, const char* side) {
   return core::parse_json(last, side);
 }
 
+}  // namespace
+
 std::string budget_text(const std::map<std::string, Bytes>& budget) {
   std::vector<std::string> parts;
   parts.reserve(budget.size());
@@ -66,7 +68,11 @@ std::int64_t context_of(const BenchWork& work) {
   return static_cast<std::int64_t>(work.prompts.front().size()) + work.new_tokens;
 }
 
-}  // namespace
+double BenchRun::rate_of_answers(std::int64_t tokens) const {
+  const auto count = static_cast<double>(ids.size());
+  const double after_first = count * static_cast<double>(tokens - 1) / token_rate;
+  return count * static_cast<double>(tokens) / (first_token + after_first);
+}
 
 BenchRun run_haul(const BenchWork& work, const fs::path& profile) {
   const fs::path prompts = work.folder / "prompts.jsonl";
@@ -108,20 +114,17 @@ BenchRun run_haul(const BenchWork& work, const fs::path& profile) {
   run.first_token = stats.at("first_token_s");
   run.token_rate = stats.at("tokens_per_s");
   run.planned_rate = stats.at("predicted").at("tokens_per_s");
-  const auto count = static_cast<double>(work.prompts.size());
-  const auto after_first = count * static_cast<double>(work.new_tokens - 1);
-  const double decode = run.token_rate > 0 ? after_first / run.token_rate : 0;
-  run.all_rate = count * static_cast<double>(work.new_tokens) / (run.first_token + decode);
   return run;
 }
 
 BenchRun run_peer(const BenchWork& work, const std::string& python) {
   core::Json spec{{"prompts", work.prompts},
                   {"new", work.new_tokens},
-                  {"warm", work.new_tokens > 1},
+                  {"warm", work.new_tokens > 1 && work.budget.empty()},
                   {"device", work.on_gpu ? "cuda" : "cpu"},
                   {"offload_folder", (work.folder / "peer").string()}};
   if (!work.budget.empty()) spec["max_memory"] = work.budget;
+  if (work.gpu_memory) spec["gpu_memory"] = *work.gpu_memory;
   const fs::path file = work.folder / "peer.json";  // too long for an argument
   core::write_file_atomically(file, spec.dump());
   const ChildEnd end =
@@ -132,8 +135,6 @@ BenchRun run_peer(const BenchWork& work, const std::string& python) {
   run.load = answer.at("load_s");
   run.first_token = answer.at("first_token_s");
   run.token_rate = answer.at("tokens_per_s");
-  run.all_rate = static_cast<double>(work.prompts.size()) * static_cast<double>(work.new_tokens) /
-                 answer.at("all_s").get<double>();
   run.ids = answer.at("ids");
   run.tops = answer.at("tops");
   run.versions = answer.at("versions");

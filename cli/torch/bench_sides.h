@@ -24,7 +24,15 @@ struct BenchWork {
   bool on_gpu = false;
   bool cold = false;            // the model's files are not in the page cache at the start
   std::optional<Bytes> memory;  // for the whole process with its page cache; nothing: no limit
+  // Of the GPU, for all that the peer has there: its budget is for weights alone. Nothing: no
+  // limit.
+  std::optional<Bytes> gpu_memory;
 };
+
+// The budget as the flag of `haul run` has it.
+std::string budget_text(const std::map<std::string, Bytes>& budget);
+// Tokens of a prompt and its answer.
+std::int64_t context_of(const BenchWork& work);
 
 struct BenchRun {
   double start = 0;         // seconds from the start of the process to the first token
@@ -32,10 +40,12 @@ struct BenchRun {
   double first_token = 0;   // seconds from the prompt, with all loaded
   double token_rate = 0;    // a second, after the first, of all prompts together
   double planned_rate = 0;  // what haul's plan said
-  double all_rate = 0;      // new tokens of all prompts over the time from prompt to end
   std::vector<std::vector<TokenId>> ids;
   core::Json tops;      // of the peer: for each prompt, for each token, the two likeliest
   core::Json versions;  // of the peer
+
+  // New tokens a second from the prompts to the end of answers of so many tokens.
+  double rate_of_answers(std::int64_t tokens) const;
 };
 
 // Both throw Error(kResource) with the last words of a process that failed.

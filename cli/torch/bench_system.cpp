@@ -17,7 +17,10 @@
 #include "core/base/file.h"
 #include "core/base/terminal.h"
 #include "haul/error.h"
+#include "haul/estimate.h"
+#include "haul/plan.h"
 #include "haul/profile.h"
+#include "runtime/dispatch/placement.h"
 #include "runtime/measure/machine.h"
 #include "runtime/measure/random_checkpoint.h"
 #include "runtime/tiers/gpu.h"
@@ -28,9 +31,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kPrompt = 32;
-constexpr std::int64_t kNew = 64;
+// New tokens of an answer: so many that the first ones, when kernels are loaded, weigh little. The
+// peer takes its time, and its speed is steady.
+struct Lengths {
+  std::int64_t on_gpu;
+  std::int64_t on_cpu;
+  std::int64_t peer;
+};
+constexpr Lengths kResident{256, 64, 16};
+constexpr Lengths kFromRam{64, 32, 8};
+constexpr Lengths kFromDisk{8, 16, 4};
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
+constexpr std::size_t kLeastAtOnce = 8;
 constexpr std::size_t kMostAtOnce = 256;
 constexpr double kThroughputShare = 0.33;  // of the weights, on the GPU
 constexpr std::size_t kMostOnCpu = 4;
@@ -131,6 +144,31 @@ class Bench {
     return moved > 0 ? std::optional(bandwidth / moved) : std::nullopt;
   }
 
+  // What haul's own plan has on a GPU beside weights, and half of it more, for so many prompts.
+  Bytes beside_weights(std::size_t count, std::int64_t context) const {
+    InferenceRequest request;
+    request.dtype = main_dtype(checkpoint_.description);
+    request.context = context;
+    request.batch = static_cast<std::int64_t>(count);
+    Bytes bytes = 0;
+    for (const TableEntry& entry : inference_table(checkpoint_.description, request)) {
+      if (entry.tag != Tag::kWeights) bytes += entry.bytes;
+    }
+    return bytes * 3 / 2;
+  }
+  // What the plan of a run says; 0: it does not fit.
+  double planned_rate(const BenchWork& work) const {
+    PlanRequest request;
+    request.dtype = main_dtype(checkpoint_.description);
+    request.context = context_of(work);
+    request.batch = static_cast<std::int64_t>(work.prompts.size());
+    request.options.no_split = checkpoint_.description.no_split;
+    request.margins = true;
+    request.memory = work.budget.empty() ? runtime::machine_memory()
+                                         : parse_max_memory(budget_text(work.budget));
+    const Plan plan = make_plan(checkpoint_.description, request, profile_);
+    return plan.fits ? plan.tokens_per_second() : 0;
+  }
   BenchWork work(std::size_t count, std::int64_t prompt, std::int64_t new_tokens) const {
     const std::int64_t vocabulary = checkpoint_.description.dimensions->vocabulary;
     BenchWork work;
@@ -140,6 +178,9 @@ class Bench {
     work.prompts = prompts(count, prompt, vocabulary);
     work.new_tokens = new_tokens;
     return work;
+  }
+  BenchWork work(const Lengths& lengths) const {
+    return work(1, kPrompt, has_gpu() ? lengths.on_gpu : lengths.on_cpu);
   }
   // A share of all weights.
   Bytes share(double part) const { return static_cast<Bytes>(weights() * part); }
@@ -177,7 +218,8 @@ class Bench {
         for (auto& [row, figure] : figures) {
           row.peer.push_back(figure(other));
           if (fits && row.ids.same) {
-            row.ids = compare(own->ids, other.ids, other.tops, tolerance());
+            row.ids = compare(beginnings(own->ids, theirs.new_tokens), other.ids, other.tops,
+                              tolerance());
           }
         }
       } catch (const Error& error) {
@@ -217,6 +259,10 @@ class Bench {
   fs::path profile_file() const { return work_ / "profile.json"; }
   double tolerance() const {
     return main_dtype(checkpoint_.description) == Dtype::kF32 ? kFloatTie : kHalfTie;
+  }
+  static Answers beginnings(Answers answers, std::int64_t tokens) {
+    for (auto& ids : answers) ids.resize(std::min(ids.size(), static_cast<std::size_t>(tokens)));
+    return answers;
   }
   // A budget may be too small for it, which is an answer; any other failure is not.
   std::optional<BenchRun> haul_if_it_fits(const BenchWork& work, std::string& remark) const {
@@ -260,6 +306,11 @@ BenchRow row(std::string name, std::string unit, std::optional<double> limit) {
   return result;
 }
 
+BenchWork with_tokens(BenchWork work, std::int64_t new_tokens) {
+  work.new_tokens = new_tokens;
+  return work;
+}
+
 // Whether a process can be held to some memory here.
 bool can_limit_memory() {
   try {
@@ -273,7 +324,7 @@ bool can_limit_memory() {
 // The rest of the weights on disk, in a process that has no page cache to keep them in.
 void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool limited) {
   for (const int percent : {75, 50, 25}) {
-    BenchWork work = bench.work(1, kPrompt, kNew / 4);
+    BenchWork work = bench.work(kFromDisk);
     work.budget = on_gpu;
     const Bytes ram = bench.share(percent / 100.0);
     work.budget["cpu"] = ram;
@@ -287,7 +338,7 @@ void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool
     }
     BenchRow result = row(name, "tokens/s", bench.rate_of(bench.profile().disk_bandwidth, kept));
     if (!limited) result.remark = "the page cache was not limited, which needs root; ";
-    bench.measure({{result, token_rate}}, work, work);
+    bench.measure({{result, token_rate}}, work, with_tokens(work, kFromDisk.peer));
   }
 }
 
@@ -297,10 +348,10 @@ void bench_decode(const BenchOptions& options) {
   Bench bench("decode", options);
   const c10::Device device = bench.has_gpu() ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
   const double limit = runtime::read_bandwidth(device) / bench.read();
-  const BenchWork work = bench.work(1, kPrompt, kNew);
+  const BenchWork work = bench.work(kResident);
   bench.measure(
       {{row(bench.has_gpu() ? "all on the GPU" : "all in RAM", "tokens/s", limit), token_rate}},
-      work, work);
+      work, with_tokens(work, kResident.peer));
   bench.print();
 }
 
@@ -308,8 +359,8 @@ void bench_offload(const BenchOptions& options) {
   Bench bench("offload", options);
   std::map<std::string, Bytes> on_gpu;
   if (bench.has_gpu()) {
-    for (const int percent : {60, 33, 13}) {
-      BenchWork work = bench.work(1, kPrompt, kNew / 2);
+    for (const int percent : {60, 33, 15}) {
+      BenchWork work = bench.work(kFromRam);
       on_gpu["0"] = bench.share(percent / 100.0);
       work.budget = on_gpu;
       work.budget["cpu"] = bench.share(2);
@@ -319,7 +370,7 @@ void bench_offload(const BenchOptions& options) {
       bench.measure({{row(fmt::format("{} % on the GPU, rest in RAM", percent), "tokens/s",
                           bench.rate_of(moved, on_gpu["0"])),
                       token_rate}},
-                    work, work);
+                    work, with_tokens(work, kFromRam.peer));
     }
   }
   measure_disk(bench, on_gpu, can_limit_memory());
@@ -351,37 +402,47 @@ void bench_throughput(const BenchOptions& options) {
   BenchOptions chosen = options;
   if (chosen.shape.empty() && runtime::gpus().empty()) chosen.shape = "llama-135m";
   Bench bench("throughput", chosen);
-  const auto work_of = [&](std::size_t count) {
+  const Bytes budget = bench.share(kThroughputShare);
+  const auto ours_of = [&](std::size_t count) {
     BenchWork work = bench.work(count, kLongPrompt, kShortAnswer);
-    if (bench.has_gpu())
-      work.budget = {{"0", bench.share(kThroughputShare)}, {"cpu", bench.share(2)}};
+    if (bench.has_gpu()) work.budget = {{"0", budget}, {"cpu", bench.share(2)}};
     return work;
   };
-  const auto rate = [](const BenchRun& run) { return run.all_rate; };
-  // As many at once as a side does best with.
-  const auto best = [&](const char* side, const std::function<BenchRun(const BenchWork&)>& run) {
-    std::size_t count = 1;
+  // The peer's budget is for weights: it gets what is left beside its cache.
+  const auto theirs_of = [&](std::size_t count) {
+    BenchWork work = ours_of(count);
+    work.new_tokens = kFromRam.peer;
+    if (!bench.has_gpu()) return work;
+    const Bytes beside = bench.beside_weights(count, kLongPrompt + kShortAnswer);
+    work.budget["0"] = budget - std::min(budget, beside);
+    work.gpu_memory = budget;
+    return work;
+  };
+  const auto rate = [](const BenchRun& run) { return run.rate_of_answers(kShortAnswer); };
+  // As many at once as a side does best with: haul by its plans, the peer as it shows.
+  using RateOf = std::function<double(std::size_t)>;
+  const auto best = [&](const RateOf& rate_of) {
+    std::size_t count = 0;
     double fastest = 0;
     const std::size_t most = bench.has_gpu() ? kMostAtOnce : kMostOnCpu;
-    for (std::size_t next = 1; next <= most; next *= 4) {
-      say(fmt::format("{}: {} at once", side, next));
-      try {
-        const double found = rate(run(work_of(next)));
-        if (found < fastest * kBetter) break;
-        fastest = found;
-        count = next;
-      } catch (const Error&) {
-        if (next == 1) throw;
-        break;  // so many do not fit
-      }
+    for (std::size_t next = bench.has_gpu() ? kLeastAtOnce : 1; next <= most; next *= 2) {
+      const double found = rate_of(next);
+      if (found < fastest * kBetter) break;
+      fastest = found;
+      count = next;
     }
     return count;
   };
-  const std::size_t ours = best("haul", [&](const BenchWork& work) { return bench.haul(work); });
-  std::size_t theirs = 1;
-  if (bench.has_peer()) {
-    theirs = best("the peer", [&](const BenchWork& work) { return bench.peer(work); });
-  }
+  const std::size_t ours = best([&](std::size_t n) { return bench.planned_rate(ours_of(n)); });
+  const std::size_t theirs = !bench.has_peer() ? ours : best([&](std::size_t n) {
+    say(fmt::format("the peer: {} at once", n));
+    try {
+      return rate(bench.peer(theirs_of(n)));
+    } catch (const Error&) {
+      if (n == kLeastAtOnce || n == 1) throw;
+      return 0.0;  // so many do not fit
+    }
+  });
   const auto count = static_cast<double>(ours);
   const Profile& profile = bench.profile();
   const GpuProfile& gpu = profile.of_gpu(0);
@@ -397,7 +458,7 @@ void bench_throughput(const BenchOptions& options) {
   result.remark = fmt::format("{} at once", ours);
   if (bench.has_peer()) result.remark += fmt::format(", the peer {}", theirs);
   result.remark += "; ";
-  bench.measure({{result, rate}}, work_of(ours), work_of(theirs));
+  bench.measure({{result, rate}}, ours_of(ours), theirs_of(theirs));
   bench.print();
 }
 
