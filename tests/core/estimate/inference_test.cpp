@@ -87,6 +87,16 @@ TEST(Activations, OfADecoderDoNotGrowBeyondTheChunk) {
             inference_activation_bytes(d, request(2048, 1)));
 }
 
+TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
+  const Dimensions d = *tiny_decoder().dimensions;
+  const Bytes of_8 = inference_activation_bytes(d, request(1024, 8));
+  EXPECT_LT(inference_activation_bytes(d, request(1024, 4)), of_8);
+  EXPECT_EQ(inference_activation_bytes(d, request(1024, 64)), of_8);
+  EXPECT_EQ(tokens_of_each(8), 1024);
+  EXPECT_EQ(tokens_of_each(64), 128);
+  EXPECT_EQ(tokens_of_each(1'000'000), 1);
+}
+
 TEST(Activations, CountTheBiasOfTheScores) {
   Dimensions d = *tiny_decoder().dimensions;
   const Bytes without = inference_activation_bytes(d, request(10, 1));

@@ -1,0 +1,88 @@
+// What a step costs beside its weights: calls, the KV cache, and the prompts of a batch.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/json.h"
+#include "core/describe/describe.h"
+#include "haul/plan.h"
+
+namespace haul {
+namespace {
+
+constexpr std::int64_t kLayers = 32;
+// A Llama of 8 billion.
+constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+  "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+  "max_position_embeddings": 8192, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+
+Profile profile() {
+  Profile profile;
+  profile.gpu = {4e12, 5e10, 8e14, 0};
+  profile.ram_bandwidth = 8e10;
+  profile.cpu_operations = 1e12;
+  profile.measured = true;
+  return profile;
+}
+
+Plan plan_of(const char* memory, std::int64_t context, std::int64_t batch, const Profile& profile) {
+  const core::DescribeOptions stored{false, core::WeightDtype::kStored};
+  const Description description =
+      core::describe_config(core::parse_json(kLlama, "config.json"), "config.json", stored);
+  PlanRequest request;
+  request.memory = parse_max_memory(memory);
+  request.options.no_split = description.no_split;
+  request.context = context;
+  request.batch = batch;
+  return make_plan(description, request, profile);
+}
+
+TEST(Step, ReadsTheKvCache) {
+  constexpr double kKvOfAToken = 2.0 * 2 * kLayers * 8 * 128;  // bytes
+  const Plan few = plan_of("0=40GB", 1000, 1, profile());
+  const Plan many = plan_of("0=40GB", 5000, 1, profile());
+  EXPECT_NEAR(many.token.seconds - few.token.seconds, 4000 * kKvOfAToken / 4e12, 1e-9);
+}
+
+TEST(Step, HasCallsThatTakeTimeHoweverSmall) {
+  Profile slow = profile();
+  slow.gpu.call = 1e-5;
+  const double without = plan_of("0=40GB", 100, 1, profile()).token.seconds;
+  // A layer has seven products and two norms; a norm and the head follow, and a table comes first.
+  EXPECT_NEAR(plan_of("0=40GB", 100, 1, slow).token.seconds - without, (kLayers * 9 + 3) * 1e-5,
+              1e-9);
+}
+
+// Its CPU would take minutes for them.
+TEST(Batch, WithPromptsIsComputedByTheGpu) {
+  for (const std::int64_t batch : {8, 16, 32}) {
+    const Plan plan = plan_of("0=5300MB,cpu=32GB", 544, batch, profile());
+    ASSERT_TRUE(plan.fits) << batch;
+    Bytes copied = 0;
+    for (const PlanStep& step : plan.steps) {
+      if (step.runs_on == kCpuDevice) {
+        EXPECT_EQ(step.last, "model.embed_tokens") << batch;
+      }
+      if (step.runs_on != step.lies) copied += step.weights;
+    }
+    EXPECT_LT(plan.token.seconds, 1.05 * static_cast<double>(copied) / 5e10) << batch;
+  }
+}
+
+// The head is the largest piece: where it stays, slots are small, and all caches find room.
+TEST(Batch, KeepsRoomForTheCachesOfUnitsThatAreCopied) {
+  const Plan plan = plan_of("0=5300MB,cpu=32GB", 544, 32, profile());
+  EXPECT_THAT(plan.map, testing::Contains(testing::Pair("lm_head", gpu(0))));
+  EXPECT_GT(plan.tokens_per_second(), 110);
+}
+
+// One who waits for the next word: prompts do not count.
+TEST(Batch, OfAFewIsPlannedByTheToken) {
+  const Plan four = plan_of("0=5300MB,cpu=32GB", 544, 4, profile());
+  const Plan one = plan_of("0=5300MB,cpu=32GB", 544, 1, profile());
+  EXPECT_NEAR(four.token.seconds, one.token.seconds, 0.05 * one.token.seconds);
+}
+
+}  // namespace
+}  // namespace haul
