@@ -4,6 +4,7 @@
 // that take one after the other. Pure.
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <c10/core/ScalarType.h>

@@ -3,9 +3,10 @@
   python3 -c "$(cat peer.py)" FOLDER SPEC
 
 SPEC is a file with a JSON object: device, max_memory (what each may hold, in bytes; absent: all on
-that one), gpu_memory (bytes that all it has on the GPU may take), offload_folder, prompts (lists of ids of one length), new (tokens), warm (generate once
-before it counts). One JSON line comes out when the first token is there, and another at the end:
-load_s, first_token_s, tokens_per_s (after the first, of all prompts), ids, and for each token of each prompt the two likeliest with their logits.
+that one), gpu_memory (bytes that all it has on the GPU may take), offload_folder, prompts (lists of
+ids of one length), new (tokens). One JSON line comes out when the first token is there, and another
+at the end: load_s, first_token_s, tokens_per_s (after the first, of all prompts), ids, and for each
+token of each prompt the two likeliest with their logits.
 """
 
 import json
@@ -39,25 +40,35 @@ def main():
     load = time.perf_counter() - begin
     prompts = torch.tensor(spec["prompts"], device=device)
 
+    class Times(transformers.StoppingCriteria):
+        """When each token was there; stops nothing."""
+
+        def __init__(self):
+            self.seen = []
+
+        def __call__(self, ids, scores, **unused):
+            if device == "cuda":
+                torch.cuda.synchronize()
+            self.seen.append(time.perf_counter())
+            return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+
     def generate(count):
+        times = Times()
         begin = time.perf_counter()
         out = model.generate(prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=count,
                              min_new_tokens=count, do_sample=False, pad_token_id=0, return_dict_in_generate=True,
-                             output_logits=True)
-        ids = out.sequences[:, prompts.shape[1]:].tolist()  # waits for the device
-        return time.perf_counter() - begin, ids, out.logits
+                             output_logits=True, stopping_criteria=transformers.StoppingCriteriaList([times]))
+        ids = out.sequences[:, prompts.shape[1]:].tolist()
+        rate = len(ids) * (count - 1) / (times.seen[-1] - times.seen[0]) if count > 1 else 0
+        return times.seen[0] - begin, rate, ids, out.logits
 
     with torch.inference_mode():
-        first, ids, logits = generate(1)
+        first, rate, ids, logits = generate(1)
         print(json.dumps({"ids": ids}), flush=True)
-        if spec["warm"]:
-            first = generate(1)[0]
-        all_s = first
-        if spec["new"] > 1:
-            all_s, ids, logits = generate(spec["new"])
+        if spec["new"] > 1:  # all is loaded by now
+            first, rate, ids, logits = generate(spec["new"])
         values, names = torch.stack(logits, 1).float().topk(2)
         tops = [list(zip(*row)) for row in zip(names.tolist(), values.tolist())]
-    rate = len(ids) * (spec["new"] - 1) / (all_s - first) if spec["new"] > 1 else 0
     print(json.dumps({
         "load_s": load, "first_token_s": first, "tokens_per_s": rate, "ids": ids, "tops": tops,
         "versions": {m.__name__: m.__version__ for m in (torch, transformers, accelerate)}}), flush=True)

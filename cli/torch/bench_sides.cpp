@@ -120,7 +120,6 @@ BenchRun run_haul(const BenchWork& work, const fs::path& profile) {
 BenchRun run_peer(const BenchWork& work, const std::string& python) {
   core::Json spec{{"prompts", work.prompts},
                   {"new", work.new_tokens},
-                  {"warm", work.new_tokens > 1 && work.budget.empty()},
                   {"device", work.on_gpu ? "cuda" : "cpu"},
                   {"offload_folder", (work.folder / "peer").string()}};
   if (!work.budget.empty()) spec["max_memory"] = work.budget;

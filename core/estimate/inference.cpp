@@ -32,7 +32,7 @@ std::int64_t tokens_at_once(const Dimensions& d, const InferenceRequest& request
 
 std::int64_t tokens_of_each(std::int64_t batch) {
   constexpr std::int64_t kTogether = 8192;
-  return std::max<std::int64_t>(1, kTogether / batch);
+  return std::max<std::int64_t>(1, kTogether / std::max<std::int64_t>(1, batch));
 }
 
 std::string_view name(Tag tag) {
@@ -99,9 +99,14 @@ Bytes inference_activation_bytes(const Dimensions& d, const InferenceRequest& re
   const Count s = element_bytes(request);
   const Count tokens = tokens_at_once(d, request);
   const Count n = tokens * request.batch;
-  const Count attention = Count(d.head_size) * (Count(5) * d.heads + Count(3) * d.kv_heads);
-  const Count mlp = Count(d.gated_mlp ? 3 : 2) * d.intermediate;
-  Count bytes = n * s * (Count(4) * d.hidden + Count(2) * d.head_size + std::max(attention, mlp));
+  Count attention = n * d.head_size * (Count(5) * d.heads + Count(3) * d.kv_heads);
+  // Heads that share keys and values get copies, also of those of earlier parts.
+  if (d.causal && d.kv_heads < d.heads) {
+    attention +=
+        Count(2) * (Count(request.context) - tokens) * request.batch * d.heads * d.head_size;
+  }
+  const Count mlp = n * (d.gated_mlp ? 3 : 2) * d.intermediate;
+  Count bytes = s * (n * (Count(4) * d.hidden + Count(2) * d.head_size) + std::max(attention, mlp));
   if (d.score_bias) {
     constexpr int kPlaces = 24;  // three 64-bit numbers for each pair of tokens
     bytes += (Count(2) * s * d.heads + kPlaces) * tokens * request.context;

@@ -11,6 +11,7 @@
 #include "core/place/plan_devices.h"
 #include "core/place/shortfall.h"
 #include "core/place/workload.h"
+#include "haul/estimate.h"
 
 namespace haul {
 namespace {
@@ -207,7 +208,16 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   if (request.context && generates && timing.fits) {
     const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,
                                           profile, prompt_workload(description, request));
-    plan->first_token = prediction(prompt.world, choices, predict(prompt.world, choices));
+    Timing whole = predict(prompt.world, choices);
+    // Each part of the prompts needs all weights. An encoder reads them whole.
+    const bool in_parts = description.dimensions->encoder_layers == 0;
+    const std::int64_t part =
+        in_parts ? std::min(kPromptPart, tokens_of_each(request.batch)) : *request.context;
+    const auto passes = static_cast<double>((*request.context + part - 1) / part);
+    whole.disk *= passes;
+    whole.seconds = std::max(whole.chain, whole.disk);
+    for (double& link : whole.link) whole.seconds = std::max(whole.seconds, link *= passes);
+    plan->first_token = prediction(prompt.world, choices, whole);
   }
   if (!timing.fits) plan->token = plan->load = {};
 }

@@ -41,7 +41,7 @@ Workload workload(const Description& description, const PlanRequest& request, bo
 Workload plan_workload(const Description& description, const PlanRequest& request) {
   const bool generates = description.dimensions && description.dimensions->causal;
   Workload load = workload(description, request, description.dimensions && !generates);
-  if (request.context && generates && request.batch > kMostHelpedRows) {
+  if (request.context && generates && request.prompts.value_or(request.batch) > kMostHelpedRows) {
     load.tokens *= 1 + kPromptTokens;
   }
   load.helped = request.context && generates && request.batch <= kMostHelpedRows &&

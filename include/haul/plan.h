@@ -39,6 +39,8 @@ struct PlanRequest {
   // Tokens that each sequence can grow to. Nothing: weights and room for streaming alone count.
   std::optional<std::int64_t> context;
   std::int64_t batch = 1;
+  // Of them, those that begin with a prompt of their own; nothing: all. Beams share one.
+  std::optional<std::int64_t> prompts;
   Dtype dtype = Dtype::kBF16;  // of KV cache and activations
   // The room around each tensor counts too (haul/tensor_memory.h), and buffers lie where they are
   // used, as in a run. Accelerate's planner knows neither.
@@ -97,9 +99,11 @@ struct Plan {
   double cpu_share = 0;
   Prediction load;
   std::optional<Prediction> first_token;  // after a prompt that fills the context
-  Prediction token;                       // a step of the whole batch; without KV cache, a pass
-  double best_possible = 0;               // seconds that no placement can beat; 0: unknown
-  bool proven_best = false;               // no placement is faster
+  // A step of the whole batch, of more than kMostHelpedRows prompts with a share of them; without
+  // KV cache, a pass.
+  Prediction token;
+  double best_possible = 0;  // seconds that no placement can beat; 0: unknown
+  bool proven_best = false;  // no placement is faster
 
   // What would have to be added to one device alone so that it fits.
   std::vector<Budget> shortfall;

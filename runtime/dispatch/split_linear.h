@@ -45,10 +45,10 @@ class SplitRoom {
 
   int gpu_;
   Ledger ram_;
-  HostWork work_;
   std::mutex mutex_;
   std::array<Side, 8> sides_;  // in turns: so many may be under way
   std::size_t turn_ = 0;
+  HostWork work_;  // last: its end waits for work that uses the sides
 };
 
 // Memory of somebody else, which a GPU reaches, as a tensor of the GPU.

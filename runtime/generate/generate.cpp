@@ -158,7 +158,7 @@ class Decoder {
     return {first, first + numbers.numel()};
   }
 
-  // Where weights are on their way, the CPU may have work of its own beside the GPU's.
+  // Without a graph weights may be on their way, and the CPU at work beside the GPU.
   at::Tensor on_cpu(const at::Tensor& result) const {
     if (result.is_cuda() && !state_.replayed) {
       runtime::rest_until(runtime::point_of_current_stream(result.get_device()));

@@ -165,6 +165,7 @@ Plan plan_for(const Description& description, const ModelOptions& options, Dtype
   request.dtype = dtype;
   request.context = context;
   request.batch = batch;
+  request.prompts = options.batch;
   request.options.no_split = description.no_split;
   request.margins = true;
   request.memory = options.max_memory ? *options.max_memory : runtime::machine_memory();

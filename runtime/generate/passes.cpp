@@ -16,9 +16,6 @@
 namespace haul::runtime {
 namespace {
 
-// Long prompts go through the model in parts, so that activations stay small.
-constexpr std::int64_t kPromptPart = 1024;
-
 // Nobody looks at it, but it must have a row; some configs name one beyond the last.
 std::int64_t padding_of(const LoadedModel::State& state) {
   const GenerationConfig& config = state.generation;
@@ -107,7 +104,9 @@ at::Tensor Passes::forward(models::Inputs inputs) {
 at::Tensor Passes::read_prompts(std::int64_t new_tokens, const std::atomic<bool>* cancel) {
   if (has_encoder()) encode_prompts();
   runner_->begin(ids_.size(1) + new_tokens);
-  const std::int64_t part = std::min(kPromptPart, tokens_of_each(ids_.size(0)));
+  // What was planned for, also where fewer sequences are left.
+  const std::int64_t batch = std::max(ids_.size(0), state_.plan.batch);
+  const std::int64_t part = std::min(kPromptPart, tokens_of_each(batch));
   at::Tensor logits;
   for (std::int64_t at = 0; at < ids_.size(1); at += part) {
     if (cancel != nullptr && cancel->load()) return {};

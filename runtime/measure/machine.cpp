@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -27,6 +28,7 @@
 #include <fmt/format.h>
 
 #include "core/base/file.h"
+#include "haul/error.h"
 #include "kernels/attend.h"
 #include "kernels/host_rows.h"
 #include "kernels/linear.h"
@@ -112,7 +114,7 @@ class HelpedLayers {
       const at::Tensor both = at::cat({normed, products}, 1);
       x = at::silu(both.narrow(1, 0, kWidth)).mul_(both.narrow(1, kWidth, kWidth)).add_(x);
     }
-    wait_for(point_of_current_stream(gpu_.index()));
+    rest_until(point_of_current_stream(gpu_.index()));
   }
   Bytes bytes() const { return bytes_; }
 
@@ -129,9 +131,9 @@ class HelpedLayers {
   std::unique_ptr<Slab> vectors_;
   std::unique_ptr<Slab> products_;
   at::Tensor norm_;
-  HostWork work_;
   std::vector<kernels::HostProducts> portions_;
   Bytes bytes_ = 0;
+  HostWork work_;  // last: its end waits for work that uses the others
 };
 
 double operations(c10::Device device, c10::ScalarType type, std::int64_t size) {
@@ -222,10 +224,10 @@ struct LayerSpeed {
 
 LayerSpeed layer_speed(c10::Device device) {
   const LayerTime large = layer_time(device, device.is_cuda() ? 4 : 2, kWidth, kInner);
-  // So many that no cache holds them.
+  // So many that few caches hold them.
   const LayerTime small = layer_time(device, 32, kWidth / 8, kInner / 8);
-  const double bandwidth = (large.bytes - small.bytes) / (large.seconds - small.seconds);
   if (small.seconds >= large.seconds) return {large.bytes / large.seconds, 0};
+  const double bandwidth = (large.bytes - small.bytes) / (large.seconds - small.seconds);
   const double call = (small.seconds - small.bytes / bandwidth) / MeasuredLayer::kCalls;
   return {bandwidth, std::max(0.0, call)};
 }
@@ -268,6 +270,18 @@ class BusyLink {
   CopyStream copies_;
   std::jthread thread_;
 };
+
+// Nothing where a driver is too old for it.
+std::optional<double> help_bandwidth(int gpu, const Slab& weights, Ledger& ledger) {
+  try {
+    HelpedLayers helped(gpu, weights, ledger);
+    const BusyLink link(gpu, ledger);
+    return static_cast<double>(helped.bytes()) / median_seconds([&] { helped.run(); });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+    return std::nullopt;
+  }
+}
 
 // Seconds from a GPU to the CPU and back, for what passes between layers; half of it is one hop.
 double hop_seconds(c10::Device gpu) {
@@ -378,10 +392,8 @@ Profile measure_machine(const MeasureOptions& options) {
     if (found.index > 0) continue;
     profile.gpu = gpu;
     profile.hop = hop_seconds(device);
-    HelpedLayers helped(found.index, *host, ledger);
-    const BusyLink link(found.index, ledger);
     profile.help_bandwidth =
-        static_cast<double>(helped.bytes()) / median_seconds([&] { helped.run(); });
+        help_bandwidth(found.index, *host, ledger).value_or(profile.help_bandwidth);
   }
   options.on_step("disk");
   profile.disk_bandwidth = disk_bandwidth(options.folder, *host);

@@ -260,7 +260,15 @@ void Streamer::place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const
 void Streamer::note_use(Place& at, int weight) {
   const int whole = weights_[weight].whole;
   order_.use(at.position, whole);
-  if (weights_[whole].part >= 0) at.in_parts = weight != whole;
+  Weight& asked = weights_[whole];
+  if (asked.part < 0) return;
+  if (weight != whole) {
+    asked.parted = at.in_parts = true;
+  } else if (asked.parted) {
+    at.in_parts = false;
+  } else {
+    asked.whole_only = at.in_parts;  // a table, say, of which rows are looked up
+  }
 }
 
 // Follows the expected order as far as the slots reach.
@@ -274,7 +282,8 @@ void Streamer::prefetch(Place at, std::vector<Fill>& fills) {
   for (int rank = 0; rank < steps; ++rank) {
     at.position = order_.next(at.position);
     int index = at.position.now;
-    if (at.in_parts && weights_[index].part >= 0) index = weights_[index].part;
+    const Weight& whole = weights_[index];
+    if (at.in_parts && whole.part >= 0 && !whole.whole_only) index = whole.part;
     Weight& weight = weights_[index];
     if (weight.wanted == round_ || weight.leases > 0 || weight.dropped) continue;
     window += slot_size(weight);

@@ -62,7 +62,7 @@ class Streamer {
   int add(std::string name, Home home);
   // The first bytes of a weight in RAM, as a weight of its own: a pass asks for whole weights, or
   // for parts of those that have one.
-  int add_part(int weight, Bytes size);
+  int add_part(int whole, Bytes size);
   // Where the weight is kept from now on; its present copy is the newer one already.
   void move_home(int weight, Home home);
   // The weight is not asked for again. Waits for it if it is on its way.
@@ -91,8 +91,10 @@ class Streamer {
   struct Weight {
     std::string name;
     Home home;
-    int whole = 0;  // the weight itself, or what it is a part of
-    int part = -1;  // of it
+    int whole = 0;            // the weight itself, or what it is a part of
+    int part = -1;            // of it
+    bool parted = false;      // has been asked for by its part
+    bool whole_only = false;  // was not, where others were
     State state = State::kAway;
     int leases = 0;
     bool dropped = false;

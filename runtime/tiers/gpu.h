@@ -50,7 +50,8 @@ void current_stream_waits(int index, const GpuPoint& point);
 bool is_past(const GpuPoint& point);
 // Blocks the caller.
 void wait_for(const GpuPoint& point);
-// The same for waits of milliseconds, which leaves the core to others.
+// For waits of milliseconds: leaves the core to others. Of a GPU that has failed the next call
+// tells.
 void rest_until(const GpuPoint& point);
 
 // A stream of copies beside the computation. Its functions may be called by several threads.

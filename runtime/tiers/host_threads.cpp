@@ -13,10 +13,19 @@ constexpr int kLooks = 4000;  // some milliseconds: longer than from one layer t
 
 HostThreads::HostThreads(int threads, std::uint32_t* begun, std::uint32_t* done)
     : begun_(*begun), done_(*done) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  } catch (...) {
+    end();  // those that have started
+    throw;
+  }
 }
 
 HostThreads::~HostThreads() {
+  end();
+}
+
+void HostThreads::end() {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -39,10 +48,11 @@ void HostThreads::add(std::uint32_t number, std::size_t pieces,
 }
 
 std::shared_ptr<HostThreads::Job> HostThreads::job_after(std::uint64_t& seen) {
-  for (int i = 0; i < kLooks && added_ <= seen && !ended_; ++i) std::this_thread::yield();
+  const auto none = [&] { return std::max<std::uint64_t>(seen, finished_) >= added_; };
+  for (int i = 0; i < kLooks && none() && !ended_; ++i) std::this_thread::yield();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
-    seen = std::max(seen, finished_);  // others may have been faster
+    seen = std::max<std::uint64_t>(seen, finished_);  // others may have been faster
     return ended_ || seen < added_;
   });
   return ended_ ? nullptr : jobs_[seen++ - finished_];

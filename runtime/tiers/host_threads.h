@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,11 +24,11 @@ class HostThreads {
   HostThreads(int threads, std::uint32_t* begun, std::uint32_t* done);
   HostThreads(const HostThreads&) = delete;
   HostThreads& operator=(const HostThreads&) = delete;
-  ~HostThreads();  // leaves work out whose time has not come
+  ~HostThreads();  // leaves out what no thread has begun
 
   // `work` is called for every piece from 0, by several threads at once, when `begun` has come to
-  // the number; then `done` is set to it. It must not throw. REQUIRES: pieces > 0; the number is the
-  // one after the last, and after the largest comes 0.
+  // the number; then `done` is set to it. It must not throw. REQUIRES: pieces > 0; the number is
+  // the one after the last, and after the largest comes 0.
   void add(std::uint32_t number, std::size_t pieces, std::function<void(std::size_t)> work);
 
  private:
@@ -40,6 +41,7 @@ class HostThreads {
   };
 
   void run();
+  void end();
   // The first job that comes after so many; null at the end.
   std::shared_ptr<Job> job_after(std::uint64_t& seen);
   bool has_begun(const Job& job) const;
@@ -49,8 +51,8 @@ class HostThreads {
   std::atomic_ref<std::uint32_t> done_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // that are not finished
-  std::uint64_t finished_ = 0;             // jobs before the first of these
+  std::deque<std::shared_ptr<Job>> jobs_;    // that are not finished
+  std::atomic<std::uint64_t> finished_ = 0;  // jobs before the first of these
   std::atomic<std::uint64_t> added_ = 0;
   std::atomic<bool> ended_ = false;
   std::vector<std::jthread> threads_;

@@ -16,7 +16,7 @@ class HostWork {
   explicit HostWork(int gpu);
   HostWork(const HostWork&) = delete;
   HostWork& operator=(const HostWork&) = delete;
-  ~HostWork();  // leaves work out that the stream has not come to
+  ~HostWork();  // leaves out what no thread has begun, and waits for the GPU
 
   // What the caller's current stream has been given so far comes before the work.
   void begin();

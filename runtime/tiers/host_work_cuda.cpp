@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -64,6 +65,10 @@ struct HostWork::State {
   }
   ~State() {
     threads.reset();
+    // Work that was left out, after an error: nothing on the GPU may wait for it for ever.
+    std::atomic_ref(counters->done.value).store(number, std::memory_order_release);
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+    cudaDeviceSynchronize();
     unpin(counters.get());
   }
   State(const State&) = delete;

@@ -79,16 +79,31 @@ TEST(InferenceTable, AClassifierMayFollowTheHeadButAnInnerLayerIsNone) {
   EXPECT_FALSE(by_tag(inference_table(d, request(10, 1))).contains(Tag::kLogits));
 }
 
+// Every head with keys and values of its own.
+Dimensions unshared() {
+  Dimensions d = *tiny_decoder().dimensions;
+  d.kv_heads = d.heads;
+  return d;
+}
+
 TEST(Activations, OfADecoderDoNotGrowBeyondTheChunk) {
-  const Dimensions d = *tiny_decoder().dimensions;
+  const Dimensions d = unshared();
   EXPECT_EQ(inference_activation_bytes(d, request(2048, 1)),
             inference_activation_bytes(d, request(100'000, 1)));
   EXPECT_LT(inference_activation_bytes(d, request(1024, 1)),
             inference_activation_bytes(d, request(2048, 1)));
 }
 
+TEST(Activations, HeadsThatShareKeysCopyThoseOfEarlierParts) {
+  const Dimensions d = *tiny_decoder().dimensions;  // 4 heads of 2, attention takes the most
+  EXPECT_EQ(inference_activation_bytes(d, request(2048 + 1000, 1)),
+            inference_activation_bytes(d, request(2048, 1)) + 2 * 1000 * 4 * 2 * 2);
+  EXPECT_EQ(inference_activation_bytes(d, request(512 + 10, 16)),
+            inference_activation_bytes(d, request(512, 16)) + 2 * 10 * 4 * 2 * 2 * 16);
+}
+
 TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
-  const Dimensions d = *tiny_decoder().dimensions;
+  const Dimensions d = unshared();
   const Bytes of_8 = inference_activation_bytes(d, request(1024, 8));
   EXPECT_LT(inference_activation_bytes(d, request(1024, 4)), of_8);
   EXPECT_EQ(inference_activation_bytes(d, request(1024, 64)), of_8);

@@ -11,6 +11,7 @@
 #include <torch/utils.h>
 
 #include "core/describe/describe.h"
+#include "haul/estimate.h"
 #include "haul/torch/dispatch.h"
 #include "haul/torch/model.h"
 #include "models/families/model.h"
@@ -118,6 +119,30 @@ TEST_F(LoadModel, ABatchOfDifferentLengthsGivesWhatEachGivesAlone) {
     EXPECT_EQ(together[i].ids, model.generate(prompts[i], tokens(12)).ids) << i;
     EXPECT_EQ(together[i].prompt_ids, prompts[i]);
   }
+}
+
+// So many that 32 tokens of each are read at once, and each looks back at what came before.
+TEST_F(LoadModel, ABatchThatIsReadInPartsGivesWhatEachGivesAlone) {
+  write();
+  ModelOptions options = quiet();
+  options.batch = 256;
+  LoadedModel planned = load(options);
+  ASSERT_EQ(tokens_of_each(256), 32);
+  std::vector<std::vector<TokenId>> prompts(256);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::size_t k = 0; k < 30 + i % 20; ++k) {
+      prompts[i].push_back(static_cast<TokenId>((7 * i + k * k) % kVocabulary));
+    }
+  }
+  const std::vector<Generated> together = planned.generate_batch(prompts, tokens(8));
+  // Planned for 256, of which a few are left.
+  const std::vector<Generated> rest =
+      planned.generate_batch({prompts.end() - 3, prompts.end()}, tokens(8));
+  LoadedModel alone = load();
+  for (std::size_t i = 1; i < prompts.size(); i += 51) {
+    EXPECT_EQ(together[i].ids, alone.generate(prompts[i], tokens(8)).ids) << i;
+  }
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(rest[i].ids, together[253 + i].ids) << i;
 }
 
 TEST_F(LoadModel, BeamsFindWhatIsAtLeastAsLikelyAndTheirRoomIsPlanned) {
