@@ -85,7 +85,7 @@ TEST(GoldenMap, BloomOnTheGuidesEightGpus) {
 TEST(PlanCommand, TakesTheLongestContextThatNeedsNoOffload) {
   const std::string config = (kData / "configs/llama-3.1-405b/config.json").string();
   const Finished plan = run({"plan", config, "--max-memory",
-                             "0=120GB,1=120GB,2=120GB,3=120GB,4=120GB,5=120GB,6=120GB,7=120GB",
+                             "0=130GB,1=130GB,2=130GB,3=130GB,4=130GB,5=130GB,6=130GB,7=130GB",
                              "--context", "auto:1024", "--json"});
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("\"context\": 131072"));
