@@ -213,7 +213,8 @@ void fill(const Description& description, const PlanRequest& request, const Prof
     const bool in_parts = description.dimensions->encoder_layers == 0;
     const std::int64_t part =
         in_parts ? std::min(kPromptPart, tokens_of_each(request.batch)) : *request.context;
-    const auto passes = static_cast<double>((*request.context + part - 1) / part);
+    const std::int64_t parts = (*request.context + part - 1) / part;
+    const auto passes = static_cast<double>(parts);
     whole.disk *= passes;
     whole.seconds = std::max(whole.chain, whole.disk);
     for (double& link : whole.link) whole.seconds = std::max(whole.seconds, link *= passes);

@@ -64,7 +64,8 @@ class Reader {
   GpuProfile gpu(const Json& json, GpuProfile result, const std::string& where) const {
     if (!json.is_object()) fail(fmt::format("\"{}\" is not an object", where));
     for (const auto& [key, value] : json.items()) {
-      const std::string place = where + "." + key;
+      std::string place = where;
+      place += "." + key;
       if (key == "memory_bandwidth") {
         result.memory_bandwidth = rate(value, place);
       } else if (key == "link_bandwidth") {

@@ -197,6 +197,7 @@ struct LayerTime {
 LayerTime layer_time(c10::Device device, int count, std::int64_t width, std::int64_t inner) {
   const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
   std::vector<MeasuredLayer> layers;
+  layers.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) layers.emplace_back(width, inner, options);
   const at::Tensor first = at::ones({1, width}, options);
   at::Tensor x;
