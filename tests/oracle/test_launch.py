@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -158,6 +159,7 @@ class Terminal:
     def __init__(self, *command):
         self.pid, self.file = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # work in the background ignores it
             os.execv(command[0], [str(word) for word in command])
         self.shown = ""
 
