@@ -71,6 +71,8 @@ void print(const Profile& profile) {
   }
   if (!profile.gpus.empty()) {
     print_rate("RAM, by the CPU beside that", profile.help_bandwidth);
+    print_rate("GPU 0, from RAM beside that", profile.help_link);
+    print_time("the CPU waits for a call", profile.help_call);
     print_time("from the GPU to the CPU", profile.hop);
   }
   print_rate("disk", profile.disk_bandwidth);

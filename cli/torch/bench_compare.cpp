@@ -8,11 +8,13 @@
 namespace haul::cli {
 namespace {
 
+// `top`: the likeliest by the peer, the one it took first, and their logits.
 bool is_tie(const core::Json& top, TokenId ours, TokenId peers, double tolerance) {
   const auto names = top.at(0).get<std::vector<TokenId>>();
   const auto logits = top.at(1).get<std::vector<double>>();
-  const bool both = std::ranges::count(names, ours) == 1 && std::ranges::count(names, peers) == 1;
-  return both && std::abs(logits[0] - logits[1]) <= tolerance * std::abs(logits[0]);
+  const auto found = static_cast<std::size_t>(std::ranges::find(names, ours) - names.begin());
+  return std::ranges::count(names, peers) == 1 && found < names.size() &&
+         std::abs(logits[0] - logits[found]) <= tolerance * std::abs(logits[0]);
 }
 
 }  // namespace

@@ -21,9 +21,9 @@ struct Comparison {
 using Answers = std::vector<std::vector<TokenId>>;
 
 // Of the prompts that both have answered. `tops` has for each of the peer's answers, and for each
-// token of it, the two likeliest tokens and their logits: [[a, b], [x, y]]. Where two answers part
-// at tokens that are those two, and nearer to each other than `tolerance` of their size, rounding
-// decides: that is a tie, and behind it nothing can be compared.
+// token of it, the likeliest tokens and their logits: [[a, b, …], [x, y, …]]. Where two answers
+// part at tokens that are among those, and nearer to each other than `tolerance` of their size,
+// rounding decides: that is a tie, and behind it nothing can be compared.
 Comparison compare(const Answers& ours, const Answers& peers, const core::Json& tops,
                    double tolerance);
 

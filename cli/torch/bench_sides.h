@@ -41,7 +41,7 @@ struct BenchRun {
   double token_rate = 0;    // a second, after the first, of all prompts together
   double planned_rate = 0;  // what haul's plan said
   std::vector<std::vector<TokenId>> ids;
-  core::Json tops;      // of the peer: for each prompt, for each token, the two likeliest
+  core::Json tops;      // of the peer: for each prompt, for each token, the likeliest
   core::Json versions;  // of the peer
 
   // New tokens a second from the prompts to the end of answers of so many tokens.

@@ -1,8 +1,11 @@
 #include "cli/torch/bench_system.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,11 +46,10 @@ constexpr Lengths kFromRam{64, 32, 8};
 constexpr Lengths kFromDisk{8, 16, 4};  // each takes seconds
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
-constexpr std::size_t kLeastAtOnce = 8;
-constexpr std::size_t kMostAtOnce = 256;
-constexpr double kThroughputShare = 0.33;  // of the weights, on the GPU
+constexpr std::array<std::size_t, 9> kAtOnce{8, 16, 32, 48, 64, 96, 128, 192, 256};
+constexpr std::array<std::size_t, 3> kAtOnceOnCpu{1, 2, 4};
+constexpr double kOffloadedShare = 0.33;  // of the weights, on the GPU
 constexpr Bytes kBesideShare = 1 * kGiB;   // for caches and activations
-constexpr std::size_t kMostOnCpu = 4;
 constexpr double kBetter = 1.05;  // times as fast, to try yet more at once
 // Beside the weights, for a process that runs them.
 constexpr Bytes kProcess = 1 * kGiB;
@@ -204,7 +206,7 @@ class Bench {
   // gives.
   using Figure = double (*)(const BenchRun&);
   void measure(std::vector<std::pair<BenchRow, Figure>> figures, const BenchWork& ours,
-               const BenchWork& theirs) {
+               const BenchWork& theirs, std::optional<BenchRun> theirs_first = {}) {
     bool asks = has_peer();
     bool fits = true;
     for (int round = 0; round < options_.rounds; ++round) {
@@ -220,7 +222,8 @@ class Bench {
       }
       if (!asks) continue;
       try {
-        const BenchRun other = peer(theirs);
+        const BenchRun other =
+            theirs_first ? *std::exchange(theirs_first, std::nullopt) : peer(theirs);
         for (auto& [row, figure] : figures) {
           row.peer.push_back(figure(other));
           if (fits && row.ids.same) {
@@ -388,18 +391,24 @@ void bench_load(const BenchOptions& options) {
   const Profile& profile = bench.profile();
   std::optional<double> warm;
   if (bench.has_gpu()) warm = bench.weights() / profile.of_gpu(0).link_bandwidth;
-  for (const bool cold : {true, false}) {
-    BenchWork work = bench.work(1, kPrompt, 1);
-    work.cold = cold;
-    if (!cold) bench.haul(work);  // brings the files into the page cache
-    const char* const cache = cold ? "cold" : "warm";
-    const auto limit = cold ? std::optional(bench.weights() / profile.disk_bandwidth) : warm;
-    BenchRow load = row(fmt::format("load, page cache {}", cache), "s", limit);
-    BenchRow start = row(fmt::format("start to first token, {}", cache), "s", std::nullopt);
+  const auto measure = [&](const BenchWork& work, const std::string& how,
+                           std::optional<double> limit) {
+    BenchRow load = row("load, " + how, "s", limit);
+    BenchRow start = row("start to first token, " + how, "s", std::nullopt);
     load.more_is_better = start.more_is_better = false;
     bench.measure({{load, [](const BenchRun& run) { return run.load; }},
                    {start, [](const BenchRun& run) { return run.start; }}},
                   work, work);
+  };
+  BenchWork work = bench.work(1, kPrompt, 1);
+  work.cold = true;
+  measure(work, "page cache cold", bench.weights() / profile.disk_bandwidth);
+  work.cold = false;
+  bench.haul(work);  // brings the files into the page cache
+  measure(work, "page cache warm", warm);
+  if (bench.has_gpu()) {
+    work.budget = {{"0", bench.share(kOffloadedShare)}, {"cpu", bench.share(2)}};
+    measure(work, "33 % on the GPU, warm", std::nullopt);
   }
   bench.print();
 }
@@ -408,7 +417,7 @@ void bench_throughput(const BenchOptions& options) {
   BenchOptions chosen = options;
   if (chosen.shape.empty() && runtime::gpus().empty()) chosen.shape = "llama-135m";
   Bench bench("throughput", chosen);
-  const Bytes budget = bench.share(kThroughputShare) + kBesideShare;
+  const Bytes budget = bench.share(kOffloadedShare) + kBesideShare;
   const auto ours_of = [&](std::size_t count) {
     BenchWork work = bench.work(count, kLongPrompt, kShortAnswer);
     if (bench.has_gpu()) work.budget = {{"0", budget}, {"cpu", bench.share(2)}};
@@ -428,25 +437,27 @@ void bench_throughput(const BenchOptions& options) {
   // As many at once as a side does best with: haul by its plans, the peer as it shows.
   using RateOf = std::function<double(std::size_t)>;
   const auto best = [&](const RateOf& rate_of) {
-    std::size_t count = 0;
+    const std::span<const std::size_t> counts =
+        bench.has_gpu() ? std::span(kAtOnce) : std::span<const std::size_t>(kAtOnceOnCpu);
+    std::size_t count = counts.front();  // where none fits it then says what is missing
     double fastest = 0;
-    const std::size_t most = bench.has_gpu() ? kMostAtOnce : kMostOnCpu;
-    for (std::size_t next = bench.has_gpu() ? kLeastAtOnce : 1; next <= most; next *= 2) {
+    for (const std::size_t next : counts) {
       const double found = rate_of(next);
       if (found <= fastest * kBetter) break;
       fastest = found;
       count = next;
     }
-    return count > 0 ? count : kLeastAtOnce;  // which then says what is missing
+    return count;
   };
   const std::size_t ours = best([&](std::size_t n) { return bench.planned_rate(ours_of(n)); });
+  std::map<std::size_t, BenchRun> tried;
   const std::size_t theirs = !bench.has_peer() ? ours : best([&](std::size_t n) {
     const BenchWork work = theirs_of(n);
     // With less it would leave the GPU alone, and compute all on the CPU.
     if (bench.has_gpu() && work.budget.at("0") < 2 * bench.largest_layer()) return 0.0;
     say(fmt::format("the peer: {} at once", n));
     try {
-      return rate(bench.peer(work));
+      return rate(tried[n] = bench.peer(work));
     } catch (const Error&) {
       return 0.0;  // so many do not fit
     }
@@ -466,7 +477,9 @@ void bench_throughput(const BenchOptions& options) {
   result.remark = fmt::format("{} at once", ours);
   if (bench.has_peer()) result.remark += fmt::format(", the peer {}", theirs);
   result.remark += "; ";
-  bench.measure({{result, rate}}, ours_of(ours), theirs_of(theirs));
+  const auto first = tried.find(theirs);
+  bench.measure({{result, rate}}, ours_of(ours), theirs_of(theirs),
+                first == tried.end() ? std::nullopt : std::optional(first->second));
   bench.print();
 }
 

@@ -12,8 +12,8 @@ namespace {
 using core::Count;
 
 void check(const InferenceRequest& request) {
-  if (request.context < 1 || request.batch < 1 || request.prefill_chunk < 1) {
-    throw Error(ErrorKind::kUsage, "context, batch and chunk are at least 1");
+  if (request.context < 1 || request.batch < 1) {
+    throw Error(ErrorKind::kUsage, "context and batch are at least 1");
   }
 }
 
@@ -25,14 +25,18 @@ int element_bytes(const InferenceRequest& request) {
 std::int64_t tokens_at_once(const Dimensions& d, const InferenceRequest& request) {
   const bool whole = !d.causal || d.encoder_layers > 0;
   if (whole) return request.context;
-  return std::min({request.context, request.prefill_chunk, tokens_of_each(request.batch)});
+  return std::min(request.context, prompt_part(request.batch));
 }
 
 }  // namespace
 
-std::int64_t tokens_of_each(std::int64_t batch) {
+std::int64_t prompt_part(std::int64_t batch) {
+  constexpr std::int64_t kOfOne = 2048;
   constexpr std::int64_t kTogether = 8192;
-  return std::max<std::int64_t>(1, kTogether / std::max<std::int64_t>(1, batch));
+  constexpr std::int64_t kWhole = 16;  // else a prompt of 512 often has a last part of a few tokens
+  const std::int64_t part =
+      std::clamp<std::int64_t>(kTogether / std::max<std::int64_t>(1, batch), 1, kOfOne);
+  return part < 2 * kWhole ? part : (part + kWhole - 1) / kWhole * kWhole;
 }
 
 std::string_view name(Tag tag) {

@@ -249,14 +249,23 @@ double linear_share(const ModuleSizes& sizes) {
 
 // While a link brings some rows of a matrix, the CPU multiplies the others: both end together.
 void let_cpu_help(const Profile& profile, double linear, World* world) {
+  if (world->ram == 0) return;
   double links = 0;
-  for (const Executor& executor : world->executors) links += executor.link;
-  if (links <= 0 || world->ram == 0) return;
+  for (Executor& executor : world->executors) {
+    if (profile.help_link > 0) executor.link = std::min(executor.link, profile.help_link);
+    links += executor.link;
+  }
+  if (links <= 0) return;
   double help = profile.help_bandwidth;
   // Until that is measured: the CPU and the links together get more out of RAM than the CPU alone.
   if (!profile.measured) help = std::max(help, profile.ram_bandwidth - links / 2);
   world->cpu_share = help / (help + links);
-  for (Executor& executor : world->executors) executor.link /= 1 - linear * world->cpu_share;
+  for (Executor& executor : world->executors) {
+    if (executor.link <= 0) continue;
+    executor.helped = linear * world->cpu_share;
+    executor.help_call = profile.help_call;
+    executor.link /= 1 - executor.helped;
+  }
 }
 
 void add_executors(const MaxMemory& memory, const Profile& profile, const Workload& workload,

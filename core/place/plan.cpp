@@ -190,6 +190,30 @@ std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model
   return choices;
 }
 
+// Of the rows in RAM: as much as leaves the links what they bring while the CPU is done with the
+// others, and with its waiting.
+double cpu_share(const World& world, const std::vector<Run>& runs, const Timing& timing) {
+  double copied = 0;
+  double brought = 0;
+  double helped = 0;
+  for (std::size_t e = 0; e < world.executors.size(); ++e) {
+    const Executor& executor = world.executors[e];
+    double bytes = 0;
+    bool in_ram = false;
+    for (const Run& run : runs) {
+      if (run.choice.executor != e || run.choice.store == Store::kHere) continue;
+      bytes += static_cast<double>(run.sum.weights);
+      in_ram |= run.choice.store == Store::kRam;
+    }
+    if (!in_ram || executor.helped == 0) continue;
+    copied += bytes;
+    helped = executor.helped;
+    brought += (timing.link[e] - timing.on_cpu) * executor.link * (1 - executor.helped);
+  }
+  if (copied == 0) return 0;
+  return world.cpu_share * std::max(0.0, (1 - brought / copied) / helped);
+}
+
 void fill(const Description& description, const PlanRequest& request, const Profile& profile,
           const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
           const Timing& timing, Plan* plan) {
@@ -200,10 +224,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   plan->devices = core::devices_of(model.world, runs, timing, plan->memory, load);
   plan->load = load_prediction(model.world, runs);
   plan->token = prediction(model.world, choices, timing);
-  const bool helped = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
-    return run.choice.store == Store::kRam && model.world.executors[run.choice.executor].link > 0;
-  });
-  if (helped) plan->cpu_share = model.world.cpu_share;
+  plan->cpu_share = cpu_share(model.world, runs, timing);
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
     const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,
@@ -211,8 +232,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
     Timing whole = predict(prompt.world, choices);
     // Each part of the prompts needs all weights. An encoder reads them whole.
     const bool in_parts = description.dimensions->encoder_layers == 0;
-    const std::int64_t part =
-        in_parts ? std::min(kPromptPart, tokens_of_each(request.batch)) : *request.context;
+    const std::int64_t part = in_parts ? prompt_part(request.batch) : *request.context;
     const std::int64_t parts = (*request.context + part - 1) / part;
     const auto passes = static_cast<double>(parts);
     whole.disk *= passes;

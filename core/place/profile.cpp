@@ -45,10 +45,14 @@ class Reader {
         profile.ram_bandwidth = rate(value, key);
       } else if (key == "help_bandwidth") {
         profile.help_bandwidth = rate(value, key);
+      } else if (key == "help_link") {
+        profile.help_link = rate_or_0(value, key);
+      } else if (key == "help_call") {
+        profile.help_call = rate_or_0(value, key);
       } else if (key == "cpu_operations") {
         profile.cpu_operations = rate(value, key);
       } else if (key == "cpu_call") {
-        profile.cpu_call = call(value, key);
+        profile.cpu_call = rate_or_0(value, key);
       } else if (key == "disk_bandwidth") {
         profile.disk_bandwidth = rate(value, key);
       } else if (key == "hop") {
@@ -73,7 +77,7 @@ class Reader {
       } else if (key == "operations") {
         result.operations = rate(value, place);
       } else if (key == "call") {
-        result.call = call(value, place);
+        result.call = rate_or_0(value, place);
       } else {
         fail(fmt::format("unexpected \"{}\"", place));
       }
@@ -89,7 +93,7 @@ class Reader {
     return number;
   }
 
-  double call(const Json& value, const std::string& key) const {
+  double rate_or_0(const Json& value, const std::string& key) const {
     return value == 0 ? 0 : rate(value, key);
   }
 
@@ -137,6 +141,8 @@ std::string write_profile(const Profile& profile) {
     json["gpus"][std::to_string(number)] = gpu_json(gpu);
   json["ram_bandwidth"] = profile.ram_bandwidth;
   json["help_bandwidth"] = profile.help_bandwidth;
+  json["help_link"] = profile.help_link;
+  json["help_call"] = profile.help_call;
   json["cpu_operations"] = profile.cpu_operations;
   json["cpu_call"] = profile.cpu_call;
   json["disk_bandwidth"] = profile.disk_bandwidth;

@@ -116,8 +116,8 @@ class Search {
     for (std::size_t e = 0; e < world_.executors.size(); ++e) {
       const Executor& executor = world_.executors[e];
       if (executor.link > 0) {
-        seconds =
-            std::max(seconds, link_seconds(executor, static_cast<double>(link_[e]), state_.on_cpu));
+        const LinkLoad link{static_cast<double>(link_[e]), 0, 0, state_.on_cpu};
+        seconds = std::max(seconds, link_seconds(executor, link));
         if (goal_ == Goal::kBalanced || e > 0) {
           fullest = std::max(fullest, static_cast<double>(load_[e]));
         }

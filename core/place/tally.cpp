@@ -41,7 +41,10 @@ void Tally::add(std::uint32_t unit, Choice choice, int sign, std::vector<Load>* 
                                               : load.from_disk;
   bytes += sign * item.weights;
   const Executor& executor = world_.executors[choice.executor];
-  if (executor.device == kCpuDevice) load.compute += sign * compute_seconds(item, executor);
+  if (choice.store != Store::kHere) load.copied_calls += sign * item.calls;
+  const bool is_cpu = executor.device == kCpuDevice;
+  if (!is_cpu && (executor.helped == 0 || choice.store != Store::kHere)) return;
+  (is_cpu ? load.compute : load.here) += sign * compute_seconds(item, executor);
 }
 
 // Of the pieces copied to an executor, less one of a unit.
@@ -144,7 +147,9 @@ Tally::Figures Tally::figures(const std::vector<Load>& loads, double compute, in
     }
     if (executor.link > 0) {
       const double copied = static_cast<double>(load.from_ram + load.from_disk);
-      longest = std::max(longest, link_seconds(executor, copied, loads.back().compute));
+      const LinkLoad link{copied, static_cast<double>(load.copied_calls), load.here,
+                          loads.back().compute};
+      longest = std::max(longest, link_seconds(executor, link));
     }
   }
   result.fits = disk <= world_.disk && (world_.computes_on_cpu() || ram <= world_.ram);

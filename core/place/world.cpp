@@ -50,8 +50,10 @@ double copy_seconds(const World& world, Size weights, Choice choice) {
   return seconds;
 }
 
-double link_seconds(const Executor& executor, double copied, double on_cpu) {
-  return copied > 0 ? copied / executor.link + on_cpu : 0;
+double link_seconds(const Executor& executor, const LinkLoad& load) {
+  if (load.bytes <= 0) return 0;
+  const double waited = load.calls * executor.help_call + load.here;
+  return load.bytes / executor.link + executor.helped * waited + load.on_cpu;
 }
 
 namespace {
@@ -64,7 +66,9 @@ struct Load {
   Size from_disk = 0;
   Size extra = 0;
   Size piece = 0;  // the largest that is copied
+  int copied_calls = 0;
   double compute = 0;
+  double compute_here = 0;  // of units whose weights lie there
 };
 
 // Two slots where they fit, else one; false when not even that fits.
@@ -132,9 +136,11 @@ Timing predict(const World& world, const Choices& choices) {
       load.extra += unit.extra;
       if (choices[u].store == Store::kHere) {
         load.here += unit.weights;
+        load.compute_here += compute;
       } else {
         (choices[u].store == Store::kRam ? load.from_ram : load.from_disk) += unit.weights;
         load.piece = std::max(load.piece, unit.piece);
+        load.copied_calls += unit.calls;
       }
     }
     loads[e] = load;
@@ -148,7 +154,10 @@ Timing predict(const World& world, const Choices& choices) {
     timing.ram_used += load.from_ram;
     timing.disk_used += load.from_disk;
     const double copied = static_cast<double>(load.from_ram + load.from_disk);
-    if (executor.link > 0) timing.link[e] = link_seconds(executor, copied, timing.on_cpu);
+    if (executor.link > 0) {
+      timing.link[e] = link_seconds(executor, {copied, static_cast<double>(load.copied_calls),
+                                               load.compute_here, timing.on_cpu});
+    }
   }
   timing.disk = static_cast<double>(timing.disk_used) / world.disk_bandwidth;
   timing.hops = hops_of(world, choices);

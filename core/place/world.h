@@ -12,6 +12,8 @@
 //   chain   = sum of compute + hop for each time the work moves to another executor
 //             + copies to executors with a single slot, which cannot run ahead of the work
 //   link    = bytes copied to a GPU / the bandwidth of its link + compute of the CPU, where any are
+//             + the CPU's share of what it waits for, where it helps: calls of copied units *
+//               seconds of handing over + compute of the units that lie there
 //   disk    = bytes read from disk / the disk's bandwidth
 //   seconds = max(chain, link of each GPU, disk)
 //
@@ -68,6 +70,10 @@ struct Executor {
   double speed = 1;
   double link = 0;  // bytes a second from RAM; 0: the executor reads RAM itself
   double call = 0;  // seconds of a call, beside what it reads and computes
+  // Of what is copied, the share that the CPU multiplies instead, by which the link counts as
+  // faster; and seconds for which a call of a copied unit keeps it waiting.
+  double helped = 0;
+  double help_call = 0;
 
   bool operator==(const Executor&) const = default;
 };
@@ -80,7 +86,7 @@ struct World {
   Size disk = kNoLimit;
   double disk_bandwidth = 1;
   double hop = 0;        // seconds
-  double cpu_share = 0;  // of what lies in RAM for GPUs; links are faster by as much
+  double cpu_share = 0;  // of linear layers that lie in RAM for GPUs, when it waits for nothing
 
   bool computes_on_cpu() const {
     return !executors.empty() && executors.back().device == kCpuDevice;
@@ -127,8 +133,15 @@ inline double compute_seconds(const Unit& unit, const Executor& executor) {
 }
 // Of copies, from where the choice keeps weights to its executor.
 double copy_seconds(const World& world, Size weights, Choice choice);
-// What the copies to a GPU take, beside so much work of the CPU.
-double link_seconds(const Executor& executor, double copied, double on_cpu);
+// What is copied to a GPU: bytes, and calls of those units; beside it the seconds of the units that
+// lie there and of those that the CPU computes.
+struct LinkLoad {
+  double bytes = 0;
+  double calls = 0;
+  double here = 0;
+  double on_cpu = 0;
+};
+double link_seconds(const Executor& executor, const LinkLoad& load);
 // Times that the work moves from one executor to another.
 int hops_of(const World& world, const Choices& choices);
 Timing predict(const World& world, const Choices& choices);

@@ -40,15 +40,11 @@ struct InferenceRequest {
   Dtype dtype = Dtype::kBF16;
   std::int64_t context = 4096;  // T, prompt and answer together
   std::int64_t batch = 1;       // B
-  // Tokens of each sequence that go through a layer at once, where tokens_of_each() is not less.
-  std::int64_t prefill_chunk = 2048;
 };
 
 // Tokens of each prompt that a decoder reads at once, at most: some thousand of all together keep a
 // GPU busy, and the memory that more would take is better used for a larger batch.
-std::int64_t tokens_of_each(std::int64_t batch);
-// And of a single one.
-inline constexpr std::int64_t kPromptPart = 1024;
+std::int64_t prompt_part(std::int64_t batch);
 
 // Weights, KV cache, activations, logits and workspace at the peak of a generation, or of one pass
 // for a model that does not generate. Entries of no bytes are left out, and what depends on

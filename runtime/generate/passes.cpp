@@ -106,7 +106,7 @@ at::Tensor Passes::read_prompts(std::int64_t new_tokens, const std::atomic<bool>
   runner_->begin(ids_.size(1) + new_tokens);
   // What was planned for, also where fewer sequences are left.
   const std::int64_t batch = std::max(ids_.size(0), state_.plan.batch);
-  const std::int64_t part = std::min(kPromptPart, tokens_of_each(batch));
+  const std::int64_t part = prompt_part(batch);
   at::Tensor logits;
   for (std::int64_t at = 0; at < ids_.size(1); at += part) {
     if (cancel != nullptr && cancel->load()) return {};

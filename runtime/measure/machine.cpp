@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,27 +15,17 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include "core/base/file.h"
 #include "haul/error.h"
-#include "kernels/attend.h"
-#include "kernels/host_rows.h"
-#include "kernels/linear.h"
-#include "kernels/rms_norm.h"
-#include "runtime/dispatch/split_linear.h"
+#include "runtime/measure/measured_models.h"
 #include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/gpu.h"
-#include "runtime/tiers/gpu_graph.h"
-#include "runtime/tiers/host_work.h"
 #include "runtime/tiers/slab.h"
 
 namespace haul::runtime {
@@ -50,9 +38,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRounds = 5;
 constexpr Bytes kPiece = 64 * kMiB;
 constexpr Bytes kHost = 1 * kGiB;  // beyond every cache
-// Of a layer that is large.
-constexpr std::int64_t kWidth = 4096;
-constexpr std::int64_t kInner = 14336;
+constexpr std::int64_t kWidth = 4096;  // of what passes between large layers
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -79,63 +65,6 @@ std::unique_ptr<Slab> host_memory(Ledger& ledger, Bytes size, bool pinned) {
   return slab;
 }
 
-// What the CPU multiplies for a GPU, in the portions that layers of a model have, each when the GPU
-// has come to it, and with as much for the GPU to do between them.
-class HelpedLayers {
- public:
-  HelpedLayers(int gpu, const Slab& weights, Ledger& ledger)
-      : gpu_(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu)),
-        vectors_(host_memory(ledger, kInner * sizeof(float), true)),
-        products_(host_memory(ledger, 2 * kInner * sizeof(c10::BFloat16), true)),
-        norm_(at::ones({kWidth}, at::TensorOptions(gpu_).dtype(at::kBFloat16))),
-        work_(gpu) {
-    for (Bytes at = 0;;) {
-      for (const auto& [width, rows] : kPortions) {
-        const auto size = static_cast<Bytes>(width * rows) * sizeof(c10::BFloat16);
-        if (at + size > weights.size()) return;
-        const kernels::HostRows matrix{c10::ScalarType::BFloat16, weights.data() + at, width, rows,
-                                       products_->data()};
-        portions_.emplace_back(std::vector{matrix}, reinterpret_cast<float*>(vectors_->data()), 1);
-        at += size;
-        bytes_ += size;
-      }
-    }
-  }
-
-  void run() {
-    at::Tensor to_cpu = as_gpu_tensor(vectors_->data(), gpu_, at::kFloat, 1, kWidth);
-    const at::Tensor products = as_gpu_tensor(products_->data(), gpu_, at::kBFloat16, 1, kWidth);
-    at::Tensor x = norm_.view({1, kWidth});
-    for (const kernels::HostProducts& portion : portions_) {
-      const at::Tensor normed = kernels::rms_norm(x, norm_, 1e-5);
-      at::mul_out(to_cpu, normed, at::scalar_tensor(1));
-      work_.begin();
-      work_.finish(portion.pieces(), [&](std::size_t piece) { portion.multiply(piece); });
-      const at::Tensor both = at::cat({normed, products}, 1);
-      x = at::silu(both.narrow(1, 0, kWidth)).mul_(both.narrow(1, kWidth, kWidth)).add_(x);
-    }
-    rest_until(point_of_current_stream(gpu_.index()));
-  }
-  Bytes bytes() const { return bytes_; }
-
- private:
-  // Of queries, keys and values; of what comes behind attention; of the two of a gate; of the last:
-  // widths, and rows that are the CPU's.
-  static constexpr std::array<std::pair<std::int64_t, std::int64_t>, 4> kPortions = {
-      {{kWidth, kWidth * 9 / 10},
-       {kWidth, kWidth * 6 / 10},
-       {kWidth, kInner * 12 / 10},
-       {kInner, kWidth * 6 / 10}}};
-
-  c10::Device gpu_;
-  std::unique_ptr<Slab> vectors_;
-  std::unique_ptr<Slab> products_;
-  at::Tensor norm_;
-  std::vector<kernels::HostProducts> portions_;
-  Bytes bytes_ = 0;
-  HostWork work_;  // last: its end waits for work that uses the others
-};
-
 double operations(c10::Device device, c10::ScalarType type, std::int64_t size) {
   const auto options = at::TensorOptions().device(device).dtype(type);
   const at::Tensor a = at::ones({size, size}, options);
@@ -145,92 +74,6 @@ double operations(c10::Device device, c10::ScalarType type, std::int64_t size) {
   });
   return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) /
          seconds;
-}
-
-// The weights of a layer as many models have it, in half precision, and some tokens to look at.
-class MeasuredLayer {
- public:
-  MeasuredLayer(std::int64_t width, std::int64_t inner, const at::TensorOptions& options)
-      : heads_(width / kHead),
-        norm_(at::ones({width}, options)),
-        queries_(at::ones({width, width}, options)),
-        keys_(at::ones({width / 4, width}, options)),
-        values_(at::ones({width / 4, width}, options)),
-        back_(at::ones({width, width}, options)),
-        gate_(at::ones({inner, width}, options)),
-        up_(at::ones({inner, width}, options)),
-        down_(at::ones({width, inner}, options)),
-        seen_(at::ones({1, heads_ / 4, 64, kHead}, options)) {}
-
-  at::Tensor forward(const at::Tensor& x) const {
-    const std::array<kernels::LinearWeights, 3> parts = {
-        {{queries_, {}}, {keys_, {}}, {values_, {}}}};
-    const at::Tensor queries =
-        kernels::linears(kernels::rms_norm(x, norm_, 1e-5), parts)[0].view({1, 1, heads_, kHead});
-    const at::Tensor attended =
-        kernels::attend(queries.transpose(1, 2), seen_, seen_, {}, 1 / std::sqrt(kHead));
-    const at::Tensor mixed = kernels::linear(attended[0], back_, {}, x);
-    const at::Tensor normed = kernels::rms_norm(mixed, norm_, 1e-5);
-    const at::Tensor both =
-        kernels::gated_pair(normed, {gate_, {}}, {up_, {}}, kernels::Curve::kSilu);
-    return kernels::linear(both, down_, {}, mixed);
-  }
-  double bytes() const {
-    return static_cast<double>(2 * queries_.nbytes() + 2 * keys_.nbytes() + 3 * gate_.nbytes());
-  }
-
-  // Modules with weights, less what is left out here: the turning of positions.
-  static constexpr double kCalls = 8;
-  static constexpr std::int64_t kHead = 64;
-
- private:
-  std::int64_t heads_;
-  at::Tensor norm_, queries_, keys_, values_, back_, gate_, up_, down_, seen_;
-};
-
-// Seconds that a layer takes for a token, as it is in decoding, and the bytes of its weights.
-struct LayerTime {
-  double seconds;
-  double bytes;
-};
-
-LayerTime layer_time(c10::Device device, int count, std::int64_t width, std::int64_t inner) {
-  const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
-  std::vector<MeasuredLayer> layers;
-  layers.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i) layers.emplace_back(width, inner, options);
-  const at::Tensor first = at::ones({1, width}, options);
-  at::Tensor x;
-  const auto work = [&] {
-    x = first;
-    for (const MeasuredLayer& layer : layers) x = layer.forward(x);
-  };
-  const double bytes = layers.front().bytes();
-  if (!device.is_cuda()) return {median_seconds(work) / count, bytes};
-  work();
-  GpuGraph graph(device.index());
-  graph.record(work);
-  const double seconds = median_seconds([&] {
-    graph.replay();
-    wait_for(point_of_current_stream(device.index()));
-  });
-  return {seconds / count, bytes};
-}
-
-// What layers take by their bytes, and beside those: by a large one and a small one.
-struct LayerSpeed {
-  double bandwidth;
-  double call;
-};
-
-LayerSpeed layer_speed(c10::Device device) {
-  const LayerTime large = layer_time(device, device.is_cuda() ? 4 : 2, kWidth, kInner);
-  // So many that few caches hold them.
-  const LayerTime small = layer_time(device, 32, kWidth / 8, kInner / 8);
-  if (small.seconds >= large.seconds) return {large.bytes / large.seconds, 0};
-  const double bandwidth = (large.bytes - small.bytes) / (large.seconds - small.seconds);
-  const double call = (small.seconds - small.bytes / bandwidth) / MeasuredLayer::kCalls;
-  return {bandwidth, std::max(0.0, call)};
 }
 
 // What memory gives at once; summed by word, so that no sum waits for another.
@@ -244,44 +87,6 @@ Line sum(std::span<const Line> lines) {
     for (std::size_t i = 0; i < line.size(); ++i) result[i] += line[i];
   }
   return result;
-}
-
-// Copies to a GPU for as long as it lives.
-class BusyLink {
- public:
-  BusyLink(int gpu, Ledger& ledger)
-      : host_(host_memory(ledger, 4 * kPiece, true)),
-        device_(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu)), kPiece,
-                ledger.reserve(Tag::kSlots, kPiece)),
-        copies_(gpu),
-        thread_([this](const std::stop_token& stop) {
-          std::deque<GpuPoint> under_way;
-          for (Bytes i = 0; !stop.stop_requested(); i = (i + 1) % 4) {
-            copies_.copy(device_.data(), host_->data() + i * kPiece, kPiece);
-            under_way.push_back(copies_.point());
-            if (under_way.size() < 4) continue;
-            rest_until(under_way.front());
-            under_way.pop_front();
-          }
-        }) {}
-
- private:
-  std::unique_ptr<Slab> host_;
-  Slab device_;
-  CopyStream copies_;
-  std::jthread thread_;
-};
-
-// Nothing where a driver is too old for it.
-std::optional<double> help_bandwidth(int gpu, const Slab& weights, Ledger& ledger) {
-  try {
-    HelpedLayers helped(gpu, weights, ledger);
-    const BusyLink link(gpu, ledger);
-    return static_cast<double>(helped.bytes()) / median_seconds([&] { helped.run(); });
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUnsupported) throw;
-    return std::nullopt;
-  }
 }
 
 // Seconds from a GPU to the CPU and back, for what passes between layers; half of it is one hop.
@@ -373,18 +178,20 @@ Profile measure_machine(const MeasureOptions& options) {
   Profile profile;
   profile.measured = true;
   Ledger ledger("measure", std::nullopt);
-  const std::unique_ptr<Slab> host = host_memory(ledger, kHost, false);
+  const std::vector<Gpu> found_gpus = gpus();
+  options.on_step("models to run");
+  const MeasuredModels models(options.folder, !found_gpus.empty());
   options.on_step("RAM");
-  const LayerSpeed cpu = layer_speed(c10::kCPU);
+  const ModelSpeed cpu = models.resident(kCpuDevice);
   profile.ram_bandwidth = cpu.bandwidth;
   profile.cpu_call = cpu.call;
   options.on_step("CPU");
   profile.cpu_operations = operations(c10::kCPU, at::kFloat, 1024);
-  for (const Gpu& found : gpus()) {
+  for (const Gpu& found : found_gpus) {
     options.on_step(fmt::format("GPU {}", found.index));
     const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(found.index));
     GpuProfile gpu;
-    const LayerSpeed speed = layer_speed(device);
+    const ModelSpeed speed = models.resident(haul::gpu(found.index));
     gpu.memory_bandwidth = speed.bandwidth;
     gpu.call = speed.call;
     gpu.operations = operations(device, at::kBFloat16, 8192);
@@ -393,11 +200,16 @@ Profile measure_machine(const MeasureOptions& options) {
     if (found.index > 0) continue;
     profile.gpu = gpu;
     profile.hop = hop_seconds(device);
-    profile.help_bandwidth =
-        help_bandwidth(found.index, *host, ledger).value_or(profile.help_bandwidth);
+    options.on_step("the CPU beside the GPU");
+    if (const auto help = models.helped(gpu.link_bandwidth)) {
+      profile.help_bandwidth = help->bandwidth;
+      profile.help_link = help->link;
+      profile.help_call = help->call;
+    }
   }
   options.on_step("disk");
-  profile.disk_bandwidth = disk_bandwidth(options.folder, *host);
+  const std::unique_ptr<Slab> memory = host_memory(ledger, kHost, false);
+  profile.disk_bandwidth = disk_bandwidth(options.folder, *memory);
   return profile;
 }
 

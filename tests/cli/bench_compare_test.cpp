@@ -26,6 +26,12 @@ TEST(BenchCompare, WhatFollowsATieDoesNotCount) {
   EXPECT_EQ(found.tie, 2U);
 }
 
+TEST(BenchCompare, SeveralMayBeAlmostEquallyLikely) {
+  const core::Json three{{{{7, 8, 9}, {5.0, 4.99, 4.95}}}};
+  EXPECT_EQ(compare({{9}}, {{7}}, three, kTolerance).tie, 1U);
+  EXPECT_FALSE(compare({{9}}, {{7}}, three, 0.005).same) << "the second is near, the third is not";
+}
+
 TEST(BenchCompare, ATokenThatIsClearlyWorseIsADifference) {
   const Comparison found = compare({{8, 7, 7}}, {{7, 7, 7}}, tops(1), kTolerance);
   EXPECT_FALSE(found.same);

@@ -107,9 +107,12 @@ TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
   const Bytes of_8 = inference_activation_bytes(d, request(1024, 8));
   EXPECT_LT(inference_activation_bytes(d, request(1024, 4)), of_8);
   EXPECT_EQ(inference_activation_bytes(d, request(1024, 64)), of_8);
-  EXPECT_EQ(tokens_of_each(8), 1024);
-  EXPECT_EQ(tokens_of_each(64), 128);
-  EXPECT_EQ(tokens_of_each(1'000'000), 1);
+  EXPECT_EQ(prompt_part(1), 2048);
+  EXPECT_EQ(prompt_part(8), 1024);
+  EXPECT_EQ(prompt_part(64), 128);
+  EXPECT_EQ(prompt_part(48), 176) << "a prompt of 512 in three parts";
+  EXPECT_EQ(prompt_part(1000), 8);
+  EXPECT_EQ(prompt_part(1'000'000), 1);
 }
 
 TEST(Activations, CountTheBiasOfTheScores) {

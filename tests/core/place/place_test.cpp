@@ -132,6 +132,10 @@ TEST(Place, EqualsBruteForceWithCachesLookupsAndFixedCosts) {
     for (Executor& executor : world.executors) {
       executor.fixed = pick(0, 2);
       executor.call = 0.05 * static_cast<double>(pick(0, 4));
+      if (executor.link > 0) {
+        executor.helped = 0.2 * static_cast<double>(pick(0, 3));
+        executor.help_call = 0.5 * static_cast<double>(pick(0, 2));
+      }
     }
     if (sizes.size() > 2) world.order.push_back(0);
     expect_best(world);

@@ -219,7 +219,7 @@ TEST(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
     const auto [alone, no_share, all_bytes] = run(1, batch);
     const auto [helped, share, fewer_bytes] = run(2.5e10, batch);
     EXPECT_LT(no_share, 1e-6);
-    EXPECT_NEAR(share, 0.5, 1e-9);
+    EXPECT_NEAR(share, 0.5, 0.01);
     EXPECT_LT(fewer_bytes, all_bytes);
     EXPECT_EQ(helped, alone);
   }

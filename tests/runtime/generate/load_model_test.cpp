@@ -127,7 +127,7 @@ TEST_F(LoadModel, ABatchThatIsReadInPartsGivesWhatEachGivesAlone) {
   ModelOptions options = quiet();
   options.batch = 256;
   LoadedModel planned = load(options);
-  ASSERT_EQ(tokens_of_each(256), 32);
+  ASSERT_EQ(prompt_part(256), 32);
   std::vector<std::vector<TokenId>> prompts(256);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (std::size_t k = 0; k < 30 + i % 20; ++k) {

@@ -1,0 +1,105 @@
+"""What plans say beside what runs do, on a machine with a GPU.
+
+  HAUL=build/haul python3 benchmarks/predictions.py FOLDER [NAME…]
+
+Measures the machine (`haul bench machine`), then runs models of random weights, which it makes in
+FOLDER, one case after another, each as a process of its own with a prompt that fills the context
+but for the tokens to come. NAME: only cases whose line has it. Answer: the machine is measured in
+under 30 s; tokens a second are within 10 % of what the plan says; the GPU's memory never holds more
+than the budget, and within 2 % of what the plan says.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+HAUL = os.path.abspath(os.environ.get("HAUL", "build/haul"))
+LLAMA = {"model_type": "llama", "vocab_size": 128256, "max_position_embeddings": 8192, "dtype": "bfloat16"}
+SHAPES = {
+    "llama-8b": LLAMA | {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+                         "num_attention_heads": 32, "num_key_value_heads": 8},
+    "llama-1b": LLAMA | {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+                         "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": True},
+    "qwen2-3b": {"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 11008,
+                 "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2,
+                 "max_position_embeddings": 8192, "tie_word_embeddings": True, "dtype": "bfloat16"},
+    "gpt2-xl": {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "dtype": "bfloat16"},
+    "bloom-3b": {"model_type": "bloom", "vocab_size": 250880, "hidden_size": 2560, "n_layer": 30, "n_head": 32,
+                 "dtype": "bfloat16"},
+}
+# A shape, its share of weights on the GPU (nothing: all), the context, new tokens.
+CASES = [
+    ("llama-8b", None, 288, 256), ("llama-8b", None, 8192, 128), ("llama-8b", 0.75, 96, 64),
+    ("llama-8b", 0.60, 96, 64), ("llama-8b", 0.45, 96, 64), ("llama-8b", 0.33, 96, 48), ("llama-8b", 0.33, 4096, 48),
+    ("llama-8b", 0.15, 96, 32), ("llama-1b", None, 288, 256), ("llama-1b", 0.60, 96, 64), ("qwen2-3b", None, 288, 256),
+    ("qwen2-3b", None, 8192, 128), ("qwen2-3b", 0.50, 96, 64), ("gpt2-xl", None, 288, 256), ("gpt2-xl", 0.50, 96, 64),
+    ("bloom-3b", None, 288, 256),
+]
+
+
+def checkpoint(folder, shape):
+    path = os.path.join(folder, shape)
+    if not os.path.exists(os.path.join(path, "config.json")):
+        import torch
+        import transformers
+        torch.manual_seed(1)
+        config = transformers.AutoConfig.for_model(**SHAPES[shape] | {"bos_token_id": None, "eos_token_id": None})
+        with torch.device("cuda"):
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model.save_pretrained(path)
+        del model
+        torch.cuda.empty_cache()
+    sizes = [os.path.getsize(os.path.join(path, name)) for name in os.listdir(path)]
+    return path, sum(sizes)
+
+
+def main():
+    folder = os.path.abspath(sys.argv[1])
+    os.makedirs(folder, exist_ok=True)
+    environment = dict(os.environ, HAUL_PROFILE=os.path.join(folder, "profile.json"))
+    failures = []
+
+    def hold(condition, text):
+        if not condition:
+            failures.append(text)
+
+    begin = time.perf_counter()
+    found = subprocess.run([HAUL, "bench", "machine", "--folder", folder], env=environment, check=True,
+                           capture_output=True, text=True)
+    seconds = time.perf_counter() - begin
+    print(f"{found.stdout}the machine in {seconds:.1f} s")
+    hold(seconds < 30, f"measuring the machine took {seconds:.1f} s")
+    print(f"{'case':>34} {'planned':>9} {'seen':>9} {'of it':>6}   {'memory: of the plan':>20}")
+    for shape, share, context, new in CASES:
+        where = "all" if share is None else f"{100 * share:.0f} %"
+        name = f"{shape}, {where} on GPU, {context}"
+        if sys.argv[2:] and not any(part in name for part in sys.argv[2:]):
+            continue
+        path, size = checkpoint(folder, shape)
+        prompt = [(17 * i * i + 3 * i + 5) % 30000 for i in range(context - new)]
+        command = [HAUL, "run", path, "--json", "--temperature", "0", "--ids", ",".join(map(str, prompt)),
+                   "--max-new-tokens", str(new), "--context", str(context)]
+        budget = 0 if share is None else int(share * size)
+        if budget:
+            command += ["--max-memory", f"0={budget},cpu={3 * size}"]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if run.returncode != 0:
+            hold(False, f"{name}: {run.stderr.strip()[-400:]}")
+            continue
+        stats = json.loads(run.stdout.strip().splitlines()[-1])["stats"]
+        planned, seen = stats["predicted"]["tokens_per_s"], stats["tokens_per_s"]
+        peak, memory = stats["peak"]["GPU 0"], stats["planned"]["GPU 0"]
+        print(f"{name:>34} {planned:>9.2f} {seen:>9.2f} {seen / planned:>6.2f}   {peak:>13} {peak / memory:>6.3f}",
+              flush=True)
+        hold(0.9 <= seen / planned <= 1.1, f"{name}: {seen:.2f} tokens/s, {planned:.2f} planned")
+        hold(0.98 <= peak / memory <= 1, f"{name}: {peak} bytes, {memory} planned")
+        hold(not budget or peak <= budget, f"{name}: {peak} bytes, the budget is {budget}")
+    for failure in failures:
+        print("MISSED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+#include "runtime/measure/measured_models.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/json.h"
+#include "haul/error.h"
+#include "haul/torch/model.h"
+#include "runtime/measure/random_checkpoint.h"
+
+namespace haul::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kPrompt = 8;
+constexpr std::int64_t kTokens = 48;
+constexpr std::int64_t kTokensOnCpu = 8;
+constexpr double kCallsOfALayer = 9;
+
+// A decoder whose layers are nearly all of it.
+core::Json config_of(std::int64_t width, std::int64_t inner, std::int64_t layers) {
+  constexpr std::int64_t kHead = 128;
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"vocab_size", 256},
+          {"hidden_size", width},
+          {"intermediate_size", inner},
+          {"num_hidden_layers", layers},
+          {"num_attention_heads", width / kHead},
+          {"num_key_value_heads", std::max<std::int64_t>(1, width / kHead / 4)},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"tie_word_embeddings", false},
+          {"torch_dtype", "bfloat16"}};
+}
+
+Plan plan_of(const Description& description, Device device, Device layers) {
+  PlanRequest request;
+  request.memory = parse_max_memory(
+      device.is_accelerator() ? fmt::format("{}=8GiB,cpu=16GiB", device.index) : "cpu=16GiB");
+  request.context = kPrompt + kTokens;
+  request.margins = true;
+  request.options.no_split = description.no_split;
+  request.given_map = DeviceMap{{"model.embed_tokens", device},
+                                {"model.layers", layers},
+                                {"model.norm", device},
+                                {"model.rotary_emb", device},
+                                {"lm_head", device}};
+  Profile profile;
+  profile.ram_bandwidth = 1;  // what lies in RAM for a GPU is not to be computed there
+  return make_plan(description, request, profile);
+}
+
+// Of a token.
+double seconds_of(const fs::path& folder, const Plan& plan) {
+  ModelOptions options;
+  options.placement = plan;
+  options.log = [](const std::string&) {};
+  LoadedModel model = load_model(folder.string(), options);
+  const bool on_gpu = plan.map.front().second.is_accelerator();
+  const std::vector<TokenId> prompt(kPrompt, 1);
+  GenerateOptions tokens;
+  tokens.temperature = 0;
+  tokens.max_new_tokens = on_gpu ? kTokens : kTokensOnCpu;
+  model.generate(prompt, tokens);  // loads kernels
+  std::array<double, 3> rounds{};
+  for (double& seconds : rounds) {
+    model.generate(prompt, tokens);
+    seconds = 1 / model.figures().tokens_per_second();
+  }
+  std::sort(rounds.begin(), rounds.end());
+  return rounds[1];
+}
+
+// seconds = bytes / bandwidth + calls * call, of two models.
+struct Run {
+  double bytes;
+  double calls;
+  double seconds;
+};
+
+ModelSpeed solve(const Run& large, const Run& small) {
+  const double more = small.calls / large.calls;
+  const double bytes = large.bytes * more - small.bytes;
+  const double seconds = large.seconds * more - small.seconds;
+  const double call = seconds > 0 ? small.seconds - small.bytes * seconds / bytes : 0;
+  // So noisy a machine shows no difference: all by what is large.
+  if (call <= 0) return {large.bytes / large.seconds, 0};
+  return {bytes / seconds, call / small.calls};
+}
+
+}  // namespace
+
+MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
+    : folder_(folder / fmt::format("haul-measure-{}", ::getpid())),
+      large_(make(folder_ / "large", 4096, 14336, large ? 3 : 1)),
+      small_(make(folder_ / "small", 1024, 3584, large ? 24 : 8)),
+      least_(make(folder_ / "least", 256, 512, 1)) {}
+
+MeasuredModels::~MeasuredModels() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+MeasuredModels::Model MeasuredModels::make(const fs::path& folder, std::int64_t width,
+                                           std::int64_t inner, std::int64_t layers) {
+  RandomCheckpoint checkpoint =
+      random_checkpoint(config_of(width, inner, layers), folder, [](Bytes, Bytes) {});
+  const ModuleSizes sizes = compute_module_sizes(checkpoint.description);
+  const auto bytes = static_cast<double>(sizes[*sizes.find("model.layers")].bits / 8);
+  return {folder, std::move(checkpoint.description), bytes,
+          kCallsOfALayer * static_cast<double>(layers)};
+}
+
+ModelSpeed MeasuredModels::resident(Device device) const {
+  const auto seconds = [&](const Model& model) {
+    return seconds_of(model.folder, plan_of(model.description, device, device));
+  };
+  const double least = seconds(least_);
+  const auto beyond = [&](const Model& model) {
+    return Run{model.bytes - least_.bytes, model.calls - least_.calls,
+               std::max(1e-9, seconds(model) - least)};
+  };
+  return solve(beyond(large_), beyond(small_));
+}
+
+// With so much for it to do that the link waits for it: what the CPU multiplies, and its waiting.
+HelpSpeed MeasuredModels::from_the_cpu(const Plan& large, const Plan& small, double share) const {
+  const auto run = [&](const Model& model, Plan plan) {
+    plan.cpu_share = share;
+    return Run{share * model.bytes, model.calls, seconds_of(model.folder, plan)};
+  };
+  const ModelSpeed speed = solve(run(large_, large), run(small_, small));
+  return {speed.bandwidth, 0, speed.call};
+}
+
+std::optional<HelpSpeed> MeasuredModels::helped(double link) const {
+  Plan large = plan_of(large_.description, gpu(0), kCpuDevice);
+  const Plan small = plan_of(small_.description, gpu(0), kCpuDevice);
+  try {
+    HelpSpeed speed = from_the_cpu(large, small, 0.7);
+    // The share with which both end together, as a plan has it. On either side of it one of them
+    // decides, and the other is at work beside it.
+    const double waited = large_.calls * speed.call * speed.bandwidth;
+    const double together = (large_.bytes + waited) / (speed.bandwidth + link);
+    const double middle = std::clamp(1 - together * link / large_.bytes, 0.1, 0.9);
+    large.cpu_share = middle + 0.05;
+    speed.bandwidth = large.cpu_share * large_.bytes /
+                      (seconds_of(large_.folder, large) - large_.calls * speed.call);
+    large.cpu_share = middle - 0.07;
+    speed.link = std::min(
+        link, (1 - large.cpu_share) * large_.bytes / seconds_of(large_.folder, large));
+    return speed;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace haul::runtime
