@@ -2,7 +2,8 @@
 //   planner_times tree FILE BUDGETS     Accelerate's planner, then haul's
 //   planner_times config FILE BUDGETS   haul's plan with a context of 4096
 // Prints the least of several runs, a number a line: of as many as half a second holds, as on the
-// peer's side. What a run makes is freed after its clock has been read.
+// peer's side. What a run makes is freed after its clock has been read. Accelerate's planner goes
+// as in `haul map --planner accelerate`: one table of sizes serves both the budgets and the map.
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/describe/describe.h"
+#include "core/place/peer_planner.h"
 #include "haul/plan.h"
 
 namespace {
@@ -41,10 +43,12 @@ int main(int argc, char** argv) {
     description = haul::read_tree(haul::core::read_file(argv[2], haul::kGiB), argv[2]);
     request.options.no_split = description.no_split;
     std::printf("%.6f\n", least_seconds([&] {
-                  haul::BalancedMemory balanced =
-                      haul::get_balanced_memory(description, request.memory, request.options, {});
-                  haul::InferredMap inferred =
-                      haul::infer_auto_device_map(description, balanced.memory, request.options);
+                  const haul::ModuleSizes sizes =
+                      haul::compute_module_sizes(description, request.options.sizes);
+                  haul::BalancedMemory balanced = haul::core::get_balanced_memory(
+                      description, sizes, request.memory, request.options, {});
+                  haul::InferredMap inferred = haul::core::infer_auto_device_map(
+                      description, sizes, balanced.memory, request.options);
                   return std::pair(std::move(balanced), std::move(inferred));
                 }));
   } else {

@@ -79,37 +79,40 @@ class ModuleSizesBuilder {
 
   ModuleSizes build(const ModuleSpec& root) {
     result_.nodes_.resize(node_count(root));
-    add_module(root, ModuleSizes::kRoot);
+    add_modules({&root, 1}, ModuleSizes::kRoot, 0);
     return std::move(result_);
   }
 
  private:
-  Bits add_module(const ModuleSpec& module, ModuleSizes::Index parent) {
-    const ModuleSizes::Index self = next_++;
-    ModuleSizes::Node& node = result_.nodes_[self];
-    node.segment = &module.name;
-    node.module = &module;
-    node.parent = parent;
-    node.divisible = !module.children.empty();
-    Bits sum = 0;
-    const auto count = [&](Bits bits, const std::string& segment) {
-      sum += bits;
-      if (sum >= kMaxBits) refuse(&segment);
-    };
-    for (const ParameterSpec& p : module.parameters) {
-      count(add_tensor(p, !options_.buffers_only, self, ModuleSizes::Kind::kParameter), p.name);
-    }
-    for (const BufferSpec& b : module.buffers) {
-      count(add_tensor(b, true, self, ModuleSizes::Kind::kBuffer), b.name);
-    }
-    for (const ModuleSpec& child : module.children) {
+  // Modules beside each other, behind tensors of their parent with `sum` bits; returns the bits of
+  // all. A call for a row of modules, and not for each: most have none below.
+  Bits add_modules(std::span<const ModuleSpec> modules, ModuleSizes::Index parent, Bits sum) {
+    for (const ModuleSpec& module : modules) {
+      const ModuleSizes::Index self = next_++;
       const std::size_t length = path_.size();
-      if (needs_names_) path_ += child.name + ".";
-      count(add_module(child, self), child.name);
+      if (needs_names_ && self != ModuleSizes::kRoot) path_ += module.name + ".";
+      Bits bits = 0;
+      for (const ParameterSpec& p : module.parameters) {
+        bits += add_tensor(p, !options_.buffers_only, self, ModuleSizes::Kind::kParameter);
+        check(bits, p.name);
+      }
+      for (const BufferSpec& b : module.buffers) {
+        bits += add_tensor(b, true, self, ModuleSizes::Kind::kBuffer);
+        check(bits, b.name);
+      }
+      const bool divisible = !module.children.empty();
+      if (divisible) bits = add_modules(module.children, self, bits);
       if (needs_names_) path_.resize(length);
+      ModuleSizes::Node& node = result_.nodes_[self];
+      node.segment = &module.name;
+      node.module = &module;
+      node.bits = bits;
+      node.parent = parent;
+      node.end = next_;
+      node.divisible = divisible;
+      sum += bits;
+      check(sum, module.name);
     }
-    node.bits = sum;
-    node.end = next_;
     return sum;
   }
 
@@ -138,6 +141,10 @@ class ModuleSizesBuilder {
     if (tie != tie_.end() && !counted_groups_.insert(tie->second).second) return 0;
     const auto special = options_.special_bits.find(name);
     return special != options_.special_bits.end() ? special->second : bits_of(dtype);
+  }
+
+  static void check(Bits sum, const std::string& segment) {
+    if (sum >= kMaxBits) refuse(&segment);
   }
 
   [[noreturn]] static void refuse(const std::string* segment) {

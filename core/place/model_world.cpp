@@ -25,8 +25,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 // A table of which a token reads one row.
 bool is_lookup(const ModuleSpec& module) {
-  return module.class_name.ends_with("Embedding") && module.children.empty() &&
-         module.parameters.size() == 1 && module.parameters[0].shape.size() == 2 &&
+  return module.parameters.size() == 1 && module.children.empty() &&
+         module.class_name.ends_with("Embedding") && module.parameters[0].shape.size() == 2 &&
          module.parameters[0].shape[0] > 0;
 }
 
@@ -39,18 +39,20 @@ class Builder {
     keys.reserve(sizes.nodes().size() / 2);
   }
 
-  void walk(Index node) {
-    const ModuleSpec* module = sizes_[node].module;
-    const bool divisible = sizes_[node].divisible;
-    const bool whole = !divisible || (node != ModuleSizes::kRoot && !options_.no_split.empty() &&
-                                      contains(options_.no_split, module->class_name));
-    const Size bytes = to_size(whole_bytes(sizes_[node].bits));
-    if (whole && !(divisible && bytes > largest_device_)) {
-      add(node, bytes, divisible);
-      return;
-    }
-    for (Index i = ModuleSizes::first_child(node); i != sizes_[node].end; i = sizes_.next(i)) {
-      walk(i);
+  // What is not whole is left for the nodes below it, which come next.
+  void walk() {
+    const auto& nodes = sizes_.nodes();
+    for (Index i = ModuleSizes::kRoot; i < nodes.size();) {
+      const ModuleSizes::Node& node = nodes[i];
+      const bool block = node.divisible && i != ModuleSizes::kRoot &&
+                         contains(options_.no_split, node.module->class_name);
+      const Size bytes = to_size(whole_bytes(node.bits));
+      if (node.divisible && !(block && bytes <= largest_device_)) {
+        ++i;
+      } else {
+        add(i, bytes, block);
+        i = node.end;
+      }
     }
   }
 
@@ -126,8 +128,10 @@ class Builder {
     bool called = false;  // the module that is at hand
     Bits own = 0;
     Size own_slots = 0;
-    const std::span nodes(sizes_.nodes());
-    for (const ModuleSizes::Node& item : nodes.subspan(node, nodes[node].end - node)) {
+    const auto& nodes = sizes_.nodes();
+    const Index end = nodes[node].end;
+    for (Index i = node; i != end; ++i) {
+      const ModuleSizes::Node& item = nodes[i];
       if (item.module != nullptr) {
         own = 0;
         own_slots = 0;
@@ -304,7 +308,7 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
     if (executor.holds_weights) largest_device = std::max(largest_device, executor.capacity);
   }
   Builder builder(sizes, options, workload, largest_device);
-  builder.walk(ModuleSizes::kRoot);
+  builder.walk();
   builder.finish();
   if (description.tied.empty()) {
     result.world.order.resize(builder.units.size());

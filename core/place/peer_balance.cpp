@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
+#include <optional>
 
 #include "core/place/peer_planner.h"
 
@@ -12,76 +12,73 @@ namespace {
 using Index = ModuleSizes::Index;
 using Kind = ModuleSizes::Kind;
 
-// Which nodes the peer's size table lists: those at or above a tensor that is counted.
-std::vector<bool> listed_nodes(const Description& description, const ModuleSizes& sizes) {
-  std::unordered_set<Index> repeats;
+// What the peer's size table says of a node. It lists those at or above a tensor that is counted.
+struct Listing {
+  bool repeat;  // a tensor that is counted under another of its names
+  bool listed;
+  bool has_parameter;  // at or below it, and listed
+  bool has_module;     // below it, and listed
+};
+
+void mark_repeats(const Description& description, const ModuleSizes& sizes,
+                  std::vector<Listing>* listings) {
   for (const auto& group : find_tied_parameters(description)) {
     std::vector<Index> members;
     for (const std::string& name : group) {
       if (const auto node = sizes.find(name)) members.push_back(*node);
     }
     std::sort(members.begin(), members.end());
-    for (std::size_t i = 1; i < members.size(); ++i) repeats.insert(members[i]);
+    for (std::size_t i = 1; i < members.size(); ++i) (*listings)[members[i]].repeat = true;
   }
-  std::vector<bool> listed(sizes.nodes().size());
-  listed[ModuleSizes::kRoot] = true;
-  for (Index i = 1; i < sizes.nodes().size(); ++i) {
-    if (sizes[i].module != nullptr || repeats.contains(i)) continue;
-    for (Index at = i; !listed[at]; at = sizes[at].parent) listed[at] = true;
-  }
-  return listed;
 }
 
-// The first listed instance of each unsplittable class: those with parameters first.
-Bits largest_first_instance(const ModuleSizes& sizes, const std::vector<bool>& listed,
-                            const std::vector<bool>& has_parameter, const MapOptions& options) {
-  std::map<std::string_view, Bits> first;
-  for (const bool with_parameter : {true, false}) {
-    for (Index i = 1; i < sizes.nodes().size(); ++i) {
-      if (!listed[i] || sizes[i].module == nullptr || has_parameter[i] != with_parameter) continue;
-      const std::string& class_name = sizes[i].module->class_name;
-      if (std::find(options.no_split.begin(), options.no_split.end(), class_name) !=
-          options.no_split.end()) {
-        first.emplace(class_name, sizes[i].bits);
-      }
-    }
-  }
-  Bits largest = 0;
-  for (const auto& [class_name, bits] : first) largest = std::max(largest, bits);
-  return largest;
-}
+// The first listed instance of an unsplittable class: one with parameters where there is any.
+struct FirstInstance {
+  std::optional<Bits> with_parameter;
+  std::optional<Bits> without;
+};
 
-// Mean bytes, rounded down, of the listed modules below which no other module is listed.
-Bytes mean_of_final_modules(const ModuleSizes& sizes, const std::vector<bool>& listed) {
-  std::vector<bool> has_module(sizes.nodes().size());
+// What the peer adds to an even share: the largest block or, where that is more, the mean of the
+// modules below which no other module is listed.
+Bits headroom(const Description& description, const ModuleSizes& sizes, const MapOptions& options) {
+  std::vector<Listing> listings(sizes.nodes().size());
+  mark_repeats(description, sizes, &listings);
+  std::map<std::string_view, FirstInstance> blocks;
   double sum = 0;
   std::size_t count = 0;
-  for (Index i = static_cast<Index>(sizes.nodes().size()); --i > 0;) {
-    if (!listed[i] || sizes[i].module == nullptr) continue;
-    has_module[sizes[i].parent] = true;
-    if (has_module[i]) continue;
-    sum += exact_bytes(sizes[i].bits);
-    ++count;
+  // Backwards: all that is below a module comes before it.
+  for (auto i = static_cast<Index>(listings.size()); --i > 0;) {
+    const ModuleSizes::Node& node = sizes[i];
+    const Listing& own = listings[i];  // not a copy: it was just written byte by byte
+    Listing& parent = listings[node.parent];
+    if (node.module == nullptr) {
+      if (own.repeat) continue;
+      parent.listed = true;
+      if (node.kind == Kind::kParameter) parent.has_parameter = true;
+      continue;
+    }
+    if (!own.listed) continue;
+    parent.listed = parent.has_module = true;
+    if (own.has_parameter) parent.has_parameter = true;
+    if (!own.has_module) {
+      sum += exact_bytes(node.bits);
+      ++count;
+    }
+    if (options.no_split.empty()) continue;
+    const std::string& class_name = node.module->class_name;
+    if (std::find(options.no_split.begin(), options.no_split.end(), class_name) !=
+        options.no_split.end()) {
+      FirstInstance& first = blocks[class_name];
+      (own.has_parameter ? first.with_parameter : first.without) = node.bits;
+    }
   }
-  return static_cast<Bytes>(sum / static_cast<double>(std::max<std::size_t>(count, 1)));
-}
-
-// A parameter of its own: registered under its first name.
-std::vector<bool> nodes_with_parameters(const ModuleSizes& sizes, const std::vector<bool>& listed) {
-  std::vector<bool> result(sizes.nodes().size());
-  for (Index i = static_cast<Index>(sizes.nodes().size()); --i > 0;) {
-    if (sizes[i].kind == Kind::kParameter && listed[i]) result[i] = true;
-    if (result[i]) result[sizes[i].parent] = true;
+  Bits block = 0;
+  for (const auto& [class_name, first] : blocks) {
+    block = std::max(block, first.with_parameter ? *first.with_parameter : *first.without);
   }
-  return result;
-}
-
-Bits headroom(const Description& description, const ModuleSizes& sizes, const MapOptions& options) {
-  const std::vector<bool> listed = listed_nodes(description, sizes);
-  const Bits block =
-      largest_first_instance(sizes, listed, nodes_with_parameters(sizes, listed), options);
-  const double mean = static_cast<double>(mean_of_final_modules(sizes, listed));
-  return 8 * static_cast<Bits>(1.25 * std::max(exact_bytes(block), mean));
+  // In whole bytes, as the peer has it.
+  const auto mean = static_cast<Bytes>(sum / static_cast<double>(std::max<std::size_t>(count, 1)));
+  return 8 * static_cast<Bits>(1.25 * std::max(exact_bytes(block), static_cast<double>(mean)));
 }
 
 // Room that the others leave over for the first accelerator, by the peer's arithmetic, which

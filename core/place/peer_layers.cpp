@@ -1,32 +1,20 @@
 #include "core/place/peer_layers.h"
 
-#include <algorithm>
-
 namespace haul::core {
 
 PeerLayers::PeerLayers(const ModuleSizes& sizes, std::span<const std::string> no_split)
     : sizes_(sizes),
-      splittable_(sizes.nodes().size()),
+      no_split_(no_split),
       first_(sizes.nodes().size() + 1),
       looked_at_(sizes.nodes().size()) {
   const auto& nodes = sizes.nodes();
-  for (Index i = 1; i < nodes.size(); ++i) {
-    if (nodes[i].module != nullptr) splittable_[nodes[i].parent] = true;
-  }
-  for (Index i = 1; i < nodes.size() && !no_split.empty(); ++i) {
-    if (!splittable_[i]) continue;
-    splittable_[i] =
-        std::find(no_split.begin(), no_split.end(), nodes[i].module->class_name) == no_split.end();
-  }
-  Index skip_to = 0;  // the end of the layer that we are in
-  for (Index i = 0; i < nodes.size(); ++i) {
+  layers_.reserve(nodes.size() / 2);
+  // Nobody asks for the layers of a layer's parts.
+  for (Index i = ModuleSizes::first_child(0); i < nodes.size();) {
     first_[i] = static_cast<std::uint32_t>(layers_.size());
-    if (i < skip_to || nodes[i].module == nullptr || splittable_[i] || i == ModuleSizes::kRoot) {
-      continue;
-    }
-    layers_.push_back(i);
-    layer_bits_.push_back(nodes[i].bits);
-    skip_to = nodes[i].end;
+    const bool is_layer = nodes[i].module != nullptr && !splittable(i);
+    if (is_layer) layers_.push_back({nodes[i].bits, i});
+    i = is_layer ? nodes[i].end : i + 1;
   }
   first_[nodes.size()] = static_cast<std::uint32_t>(layers_.size());
   count(ModuleSizes::kRoot, true);
@@ -46,8 +34,9 @@ void PeerLayers::count(Index node, bool into) {
   const std::uint32_t end = first_[sizes_[node].end];
   for (std::uint32_t l = first_[node]; l < end;) {
     const std::uint32_t begin = l;
-    while (l < end && layer_bits_[l] == layer_bits_[begin]) ++l;
-    const auto queued = queued_.try_emplace(layer_bits_[begin], 0).first;
+    const Bits bits = layers_[begin].bits;
+    while (l < end && layers_[l].bits == bits) ++l;
+    const auto queued = queued_.try_emplace(bits, 0).first;
     if (into) {
       queued->second += l - begin;
     } else if ((queued->second -= l - begin) == 0) {
@@ -68,18 +57,16 @@ void PeerLayers::pop(Index node) {
     if (bits == largest_ && looked_at_[layer] != epoch_) --left_;
   };
   count(node, false);
+  const std::span layers =
+      std::span(layers_).subspan(first_[node], first_[sizes_[node].end] - first_[node]);
   if (sizes_[node].module == nullptr) {
     if (epoch_ == kFirstEpoch) cross_off(node, sizes_[node].bits);
   } else {
-    for (std::uint32_t l = first_[node]; l < first_[sizes_[node].end]; ++l) {
-      cross_off(layers_[l], layer_bits_[l]);
-    }
+    for (const Layer& layer : layers) cross_off(layer.node, layer.bits);
   }
   if (left_ == 0) refresh();
   looked_at_[node] = epoch_;
-  for (std::uint32_t l = first_[node]; l < first_[sizes_[node].end]; ++l) {
-    looked_at_[layers_[l]] = epoch_;
-  }
+  for (const Layer& layer : layers) looked_at_[layer.node] = epoch_;
 }
 
 void PeerLayers::put_back(Index node) {

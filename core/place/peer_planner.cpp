@@ -53,8 +53,8 @@ class PeerPlanner {
         ties_(sizes, find_tied_parameters(description), exact),
         queue_(sizes),
         placed_(sizes.nodes().size()),
-        searched_(sizes.nodes().size()),
-        taken_(sizes.nodes().size()) {
+        searched_(options.fallback_allocation ? sizes.nodes().size() : 0),
+        taken_(searched_.size()) {
     for (const Budget& item : memory) {
       if (item.device != kDiskDevice) slots_.push_back({item.device, signed_bits(item.bits)});
     }
@@ -75,8 +75,9 @@ class PeerPlanner {
 
   NodeMap placed() const {
     NodeMap result;
-    for (Index i = 0; i < placed_.size(); ++i) {
+    for (Index i = 0; i < placed_.size();) {
       if (placed_[i] > 0) result.push_back({i, slots_[placed_[i] - 1].device});
+      i = placed_[i] > 0 ? sizes_.next(i) : i + 1;
     }
     return result;
   }

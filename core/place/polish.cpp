@@ -89,20 +89,41 @@ Choices gathered(const World& world, const Choices& choices, const UnitKinds& ki
                  const std::vector<std::size_t>& ranks) {
   UnitOrder room;
   const UnitOrder& units = first_uses(world, &room);
-  // By kind and rank: where the next choice goes.
-  const std::size_t width = ranks.size();
-  std::vector<std::uint32_t> next(kinds.count * width + 1);
-  const auto slot = [&](std::uint32_t u) {
-    return kinds.of[u] * width + ranks[choices[u].executor];
+  // Rows of units with the same kind and rank are moved together.
+  struct Row {
+    std::uint32_t kind;
+    std::size_t slot;  // by kind and rank
+    std::size_t begin;
+    std::size_t end;
   };
-  for (const std::uint32_t u : units) ++next[slot(u) + 1];
+  const std::size_t width = ranks.size();
+  std::vector<Row> rows;
+  std::vector<std::uint32_t> next(kinds.count * width + 1);  // by slot: where the next choice goes
+  for (std::size_t begin = 0, end = 0; begin < units.size(); begin = end) {
+    const std::uint32_t kind = kinds.of[units[begin]];
+    const std::uint8_t executor = choices[units[begin]].executor;
+    while (end < units.size() && kinds.of[units[end]] == kind &&
+           choices[units[end]].executor == executor) {
+      ++end;
+    }
+    rows.push_back({kind, kind * width + ranks[executor], begin, end});
+    next[rows.back().slot + 1] += static_cast<std::uint32_t>(end - begin);
+  }
   for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
   std::vector<std::uint32_t> at(kinds.count);
   for (std::size_t k = 0; k < kinds.count; ++k) at[k] = next[k * width];
   Choices ordered(units.size());
-  for (const std::uint32_t u : units) ordered[next[slot(u)]++] = choices[u];
+  for (const Row& row : rows) {
+    std::uint32_t to = next[row.slot];
+    for (std::size_t i = row.begin; i < row.end; ++i) ordered[to++] = choices[units[i]];
+    next[row.slot] = to;
+  }
   Choices result(choices.size());
-  for (const std::uint32_t u : units) result[u] = ordered[at[kinds.of[u]]++];
+  for (const Row& row : rows) {
+    std::uint32_t from = at[row.kind];
+    for (std::size_t i = row.begin; i < row.end; ++i) result[units[i]] = ordered[from++];
+    at[row.kind] = from;
+  }
   return result;
 }
 
