@@ -42,15 +42,15 @@ struct Lengths {
   std::int64_t peer;
 };
 constexpr Lengths kResident{256, 64, 16};
-constexpr Lengths kFromRam{64, 32, 8};
-constexpr Lengths kFromDisk{8, 16, 4};  // each takes seconds
+constexpr Lengths kFromRam{64, 32, 4};
+constexpr Lengths kFromDisk{4, 16, 2};  // each takes seconds
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
 constexpr std::array<std::size_t, 9> kAtOnce{8, 16, 32, 48, 64, 96, 128, 192, 256};
 constexpr std::array<std::size_t, 3> kAtOnceOnCpu{1, 2, 4};
 constexpr double kOffloadedShare = 0.33;  // of the weights, on the GPU
-constexpr Bytes kBesideShare = 1 * kGiB;   // for caches and activations
-constexpr double kBetter = 1.05;  // times as fast, to try yet more at once
+constexpr Bytes kBesideShare = 1 * kGiB;  // for caches and activations
+constexpr double kBetter = 1.05;          // times as fast, to try yet more at once
 // Beside the weights, for a process that runs them.
 constexpr Bytes kProcess = 1 * kGiB;
 constexpr Bytes kGpuProcess = 3 * kGiB;

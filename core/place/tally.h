@@ -43,7 +43,7 @@ class Tally {
     Size from_disk = 0;
     Size piece = 0;
     int copied_calls = 0;
-    double here = 0;  // seconds of units whose weights lie there
+    double here = 0;     // seconds of units whose weights lie there
     double compute = 0;  // of the CPU alone
   };
 

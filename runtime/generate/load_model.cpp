@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <future>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +20,7 @@
 #include "runtime/dispatch/placement.h"
 #include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/load_share.h"
+#include "runtime/generate/rehearsal.h"
 #include "runtime/generate/state.h"
 #include "runtime/tiers/gpu.h"
 #include "runtime/tiers/process_memory.h"
@@ -209,6 +212,19 @@ bool lies_on_one_gpu(const LoadedModel::State& state) {
          });
 }
 
+// Its end is waited for where the future ends. What fails there fails again, and is told, where it
+// matters.
+std::future<void> rehearse_beside(const LoadedModel::State& state, Dtype dtype) {
+  const Dimensions& dimensions = state.dimensions();
+  if (!state.device.is_cuda() || !dimensions.causal || dimensions.encoder_layers > 0) return {};
+  return std::async(std::launch::async, [&state, &dimensions, dtype] {
+    try {
+      runtime::rehearse(state.config, dimensions, state.device, dtype);
+    } catch (const std::exception&) {
+    }
+  });
+}
+
 // What the plan has beside the weights.
 void set_room_aside(LoadedModel::State* state) {
   runtime::WeightStore& store = *runtime::store_of(runtime::read_model(ModelRef(*state->model)));
@@ -270,6 +286,7 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
                state->context, planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
   state->device = input_device(state->plan);
+  const std::future<void> rehearsal = rehearse_beside(*state, dtype);
   runtime::telling_lack_of_memory(*state, [&] {
     state->bytes_read =
         runtime::load_part(ModelRef(*state->model), files.checkpoint, state->plan, load, part).read;
@@ -283,6 +300,7 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
         state->device,
         [at = state.get()](const models::Inputs& inputs) { return at->pass(inputs, {}); });
   }
+  if (rehearsal.valid()) rehearsal.wait();
   state->load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return LoadedModel(std::move(state));

@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 5;
 constexpr Bytes kPiece = 64 * kMiB;
-constexpr Bytes kHost = 1 * kGiB;  // beyond every cache
+constexpr Bytes kHost = 1 * kGiB;      // beyond every cache
 constexpr std::int64_t kWidth = 4096;  // of what passes between large layers
 
 double seconds_since(Clock::time_point begin) {

@@ -1,8 +1,8 @@
 #pragma once
 
 // Measures what the planner's predictions rest on, by the code that will do the work: how fast this
-// machine reads RAM and disk, multiplies, and feeds its GPUs. Takes some seconds, 2 GB of RAM and of
-// disk for a moment, and up to 2 GB of each GPU. One thread; the machine should have nothing
+// machine reads RAM and disk, multiplies, and feeds its GPUs. Takes some seconds, 2 GB of RAM and
+// of disk for a moment, and up to 2 GB of each GPU. One thread; the machine should have nothing
 // else to do.
 
 #include <filesystem>

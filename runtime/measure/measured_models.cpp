@@ -41,6 +41,7 @@ core::Json config_of(std::int64_t width, std::int64_t inner, std::int64_t layers
           {"max_position_embeddings", 64},
           {"rms_norm_eps", 1e-5},
           {"tie_word_embeddings", false},
+          {"eos_token_id", nullptr},
           {"torch_dtype", "bfloat16"}};
 }
 
@@ -102,9 +103,9 @@ ModelSpeed solve(const Run& large, const Run& small) {
 }  // namespace
 
 MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
-    : folder_(folder / fmt::format("haul-measure-{}", ::getpid())),
-      large_(make(folder_ / "large", 4096, 14336, large ? 3 : 1)),
-      small_(make(folder_ / "small", 1024, 3584, large ? 24 : 8)),
+    : folder_(folder / fmt::format("haul-models-{}", ::getpid())),
+      large_(make(folder_ / "large", 4096, 14336, large ? 3 : 2)),
+      small_(make(folder_ / "small", 1024, 3584, large ? 24 : 12)),
       least_(make(folder_ / "least", 256, 512, 1)) {}
 
 MeasuredModels::~MeasuredModels() {
@@ -158,8 +159,8 @@ std::optional<HelpSpeed> MeasuredModels::helped(double link) const {
     speed.bandwidth = large.cpu_share * large_.bytes /
                       (seconds_of(large_.folder, large) - large_.calls * speed.call);
     large.cpu_share = middle - 0.07;
-    speed.link = std::min(
-        link, (1 - large.cpu_share) * large_.bytes / seconds_of(large_.folder, large));
+    speed.link =
+        std::min(link, (1 - large.cpu_share) * large_.bytes / seconds_of(large_.folder, large));
     return speed;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUnsupported) throw;

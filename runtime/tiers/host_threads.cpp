@@ -7,7 +7,15 @@
 namespace haul::runtime {
 namespace {
 
-constexpr int kLooks = 4000;  // some milliseconds: longer than from one layer to the next
+using Clock = std::chrono::steady_clock;
+
+// Longer than from one product to the next. Beyond that others may need the cores: a layer that the
+// CPU computes alone.
+constexpr std::chrono::microseconds kLooksOut(500);
+
+bool is_over(Clock::time_point begin) {
+  return Clock::now() - begin > kLooksOut;
+}
 
 }  // namespace
 
@@ -49,7 +57,8 @@ void HostThreads::add(std::uint32_t number, std::size_t pieces,
 
 std::shared_ptr<HostThreads::Job> HostThreads::job_after(std::uint64_t& seen) {
   const auto none = [&] { return std::max<std::uint64_t>(seen, finished_) >= added_; };
-  for (int i = 0; i < kLooks && none() && !ended_; ++i) std::this_thread::yield();
+  const auto begin = Clock::now();
+  while (none() && !ended_ && !is_over(begin)) std::this_thread::yield();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     seen = std::max<std::uint64_t>(seen, finished_);  // others may have been faster
@@ -78,12 +87,13 @@ void HostThreads::work_on(Job& job) {
 void HostThreads::run() {
   std::uint64_t seen = 0;
   while (const std::shared_ptr<Job> job = job_after(seen)) {
-    for (int looks = 0; !has_begun(*job); ++looks) {
+    const auto begin = Clock::now();
+    while (!has_begun(*job)) {
       if (ended_) return;
-      if (looks < kLooks) {
-        std::this_thread::yield();
-      } else {
+      if (is_over(begin)) {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
+      } else {
+        std::this_thread::yield();
       }
     }
     work_on(*job);

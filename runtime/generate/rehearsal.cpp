@@ -1,0 +1,86 @@
+#include "runtime/generate/rehearsal.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+
+#include "core/describe/describe.h"
+#include "haul/torch/empty_weights.h"
+#include "models/families/model.h"
+#include "runtime/dispatch/model_tensors.h"
+#include "runtime/generate/kv_cache.h"
+#include "runtime/generate/replayed_pass.h"
+
+namespace haul::runtime {
+namespace {
+
+constexpr std::int64_t kPrompt = 16;
+constexpr std::int64_t kWidth = 1024;  // at least: kernels have widths that are too small for them
+
+core::Json small(core::Json config, const Dimensions& d) {
+  const std::int64_t share =
+      std::max<std::int64_t>(1, d.heads / std::max<std::int64_t>(1, d.kv_heads));
+  const std::int64_t kv_heads = (kWidth + share * d.head_size - 1) / (share * d.head_size);
+  const std::int64_t width = kv_heads * share * d.head_size;
+  const auto set = [&](std::int64_t value, std::initializer_list<const char*> keys) {
+    for (const char* const key : keys) {
+      if (config.contains(key) && !config.at(key).is_null()) config[key] = value;
+    }
+  };
+  set(1, {"num_hidden_layers", "n_layer", "num_layers"});
+  set(256, {"vocab_size"});
+  set(width, {"hidden_size", "n_embd", "n_embed", "word_embed_proj_dim"});
+  set(kv_heads * share, {"num_attention_heads", "n_head"});
+  set(kv_heads, {"num_key_value_heads"});
+  set(2 * width, {"intermediate_size", "n_inner", "ffn_dim"});
+  config.erase("layer_types");
+  return config;
+}
+
+}  // namespace
+
+void rehearse(const core::Json& config, const Dimensions& dimensions, at::Device device,
+              Dtype dtype) {
+  const c10::InferenceMode no_gradients;
+  const core::Json own = small(config, dimensions);
+  const Description description =
+      core::describe_config(own, "a small model", {false, core::WeightDtype::kStored});
+  const std::shared_ptr<models::Model> model = [&] {
+    const EmptyWeights no_random_numbers;  // which are for whoever asked for a seed
+    return models::make_model(core::ConfigReader(own, "a small model"), description);
+  }();
+  model->eval();
+  const auto become = [](const at::Tensor& tensor, const at::Tensor& changed) {
+    tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
+  };
+  const auto options = at::TensorOptions(device).dtype(to_scalar_type(dtype));
+  for (const at::Tensor& weight : model->parameters()) {
+    become(weight, at::zeros(weight.sizes(), options));
+  }
+  for (const at::Tensor& buffer : model->buffers()) become(buffer, buffer.to(device));
+  std::vector<std::int64_t> windows = model->windows();
+  windows.resize(1);
+  ModelCache cache(windows, kPrompt + 1);
+  const auto pass = [&](const models::Inputs& inputs) { return model->forward(inputs); };
+  const auto ids = at::TensorOptions(device).dtype(at::kLong);
+  models::Inputs prompt{at::zeros({1, kPrompt}, ids)};
+  prompt.cache = &cache;
+  prompt.last = 1;
+  at::Tensor logits = pass(prompt);
+  cache.advance(kPrompt);
+  if (device.is_cuda() && model->can_be_replayed() && cache.keeps_all()) {
+    ReplayedPass replayed(device, pass);
+    replayed.start(at::zeros({1, 1}, at::kLong), cache);
+    replayed.take();
+    return;
+  }
+  models::Inputs token{logits.select(1, 0).argmax(1, true)};
+  token.cache = &cache;
+  token.last = 1;
+  pass(token).argmax().item();
+}
+
+}  // namespace haul::runtime
