@@ -64,6 +64,14 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
   return text;
 }
 
+std::string bench_line(const BenchRow& row) {
+  std::string line = row.name + ": ";
+  line += row.haul.empty() ? "does not fit" : number(row.median(row.haul), " ") + row.unit;
+  if (!row.peer.empty()) line += ", the peer " + number(row.median(row.peer));
+  if (const auto times = row.times_the_peer()) line += ", " + number(times, "x");
+  return line;
+}
+
 core::Json to_json(const BenchRow& row) {
   core::Json json{
       {"name", row.name},

@@ -29,6 +29,8 @@ struct BenchRow {
 };
 
 std::string bench_table(const std::vector<BenchRow>& rows);
+// One row in words, for whoever waits for the others.
+std::string bench_line(const BenchRow& row);
 core::Json to_json(const BenchRow& row);
 
 }  // namespace haul::cli
