@@ -44,9 +44,10 @@ struct Cache {
   const at::Tensor& keys;
   const at::Tensor& values;
 
-  Seen of(std::int64_t b, std::int64_t kv_head) const {
-    return {keys.const_data_ptr<float>() + b * keys.stride(0) + kv_head * keys.stride(1),
-            values.const_data_ptr<float>() + b * values.stride(0) + kv_head * values.stride(1),
+  template <typename T>
+  SeenAs<T> of(std::int64_t b, std::int64_t kv_head) const {
+    return {keys.const_data_ptr<T>() + b * keys.stride(0) + kv_head * keys.stride(1),
+            values.const_data_ptr<T>() + b * values.stride(0) + kv_head * values.stride(1),
             static_cast<std::size_t>(keys.size(2)),
             static_cast<std::size_t>(keys.size(3)),
             static_cast<std::size_t>(keys.stride(2)),
@@ -54,6 +55,7 @@ struct Cache {
   }
 };
 
+template <typename T>
 void attend_one(const at::Tensor& q, const Cache& cache, const at::Tensor& bias, double scale,
                 at::Tensor& out) {
   const std::int64_t heads = q.size(1);
@@ -76,7 +78,7 @@ void attend_one(const at::Tensor& q, const Cache& cache, const at::Tensor& bias,
         token.bias = bias.const_data_ptr<float>() + b * step(bias, 0) + h * step(bias, 1);
         token.bias_stride = static_cast<std::size_t>(step(bias, 1));
       }
-      look(token, cache.of(b, h / share), room.data(), to + i * size);
+      look(token, cache.of<T>(b, h / share), room.data(), to + i * size);
       i = next;
     }
   });
@@ -93,12 +95,12 @@ void attend_many(const at::Tensor& q, const Cache& cache, bool causal, double sc
   const auto* const from = q.const_data_ptr<float>();
   auto* const to = out.mutable_data_ptr<float>();
   at::parallel_for(0, q.size(0) * heads * tiles, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> room(tile_room(cache.of(0, 0)));
+    std::vector<float> room(tile_room(cache.of<float>(0, 0)));
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t b = i / (heads * tiles);
       const std::int64_t h = i / tiles % heads;
       const std::int64_t t = i % tiles * wide;
-      const Seen seen = cache.of(b, h / share);
+      const Seen seen = cache.of<float>(b, h / share);
       const Tile tile{from + b * q.stride(0) + h * q.stride(1) + t * q.stride(2),
                       static_cast<std::size_t>(q.stride(2)),
                       static_cast<std::size_t>(std::min(wide, length - t)),
@@ -112,14 +114,16 @@ void attend_many(const at::Tensor& q, const Cache& cache, bool causal, double sc
 
 at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                       const Optional& bias, const Optional& /*past*/, bool causal, double scale) {
-  const at::Tensor q = queries.contiguous();
+  const at::Tensor q = as_floats(queries);
   at::Tensor out = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
   if (q.size(2) == 1) {
-    attend_one(q, {keys, values}, bias ? bias->contiguous() : at::Tensor(), scale, out);
+    const bool half = keys.scalar_type() == at::kBFloat16;
+    const auto work = half ? attend_one<at::BFloat16> : attend_one<float>;
+    work(q, {keys, values}, bias ? as_floats(*bias) : at::Tensor(), scale, out);
   } else {
     attend_many(q, {keys, values}, causal, scale, out);
   }
-  return out;
+  return out.to(queries.scalar_type());
 }
 
 TORCH_LIBRARY_FRAGMENT(haul, library) {
@@ -141,11 +145,12 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
   const bool one = queries.size(2) == 1;
   const bool serves =
       keys.stride(-1) == 1 && values.stride(-1) == 1 &&
-      (queries.is_cpu() ? queries.scalar_type() == at::kFloat && !looking.past.defined() &&
-                              (!looking.mask.defined() || one) &&
-                              has_own_ops({&queries, &keys, &values, &looking.mask})
-                        : one && (!looking.mask.defined() || looking.past.defined()) &&
-                              has_own_ops({&queries, &keys, &values}));
+      (queries.is_cpu()
+           ? !looking.past.defined() &&
+                 (one || (queries.scalar_type() == at::kFloat && !looking.mask.defined())) &&
+                 has_own_ops({&queries, &keys, &values, &looking.mask})
+           : one && (!looking.mask.defined() || looking.past.defined()) &&
+                 has_own_ops({&queries, &keys, &values}));
   if (!serves) return plain_attend(queries, keys, values, looking, scale);
   static const auto op = own_op<decltype(own_attend)>("haul::attend");
   const auto optional = [](const at::Tensor& some) {

@@ -19,7 +19,23 @@ namespace haul::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-using Single = hn::CappedTag<float, 1>;
+// A vector of numbers, or the one at the end of a row.
+template <typename T>
+struct Whole {
+  using Tag = Floats;
+  static HWY_INLINE hn::Vec<Tag> load(const T* from) { return HWY_NAMESPACE::load(Tag(), from); }
+};
+template <typename T>
+struct Single {
+  using Tag = hn::CappedTag<float, 1>;
+  static HWY_INLINE hn::Vec<Tag> load(const T* from) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return hn::LoadU(Tag(), from);
+    } else {
+      return hn::PromoteTo(Tag(), hn::LoadU(hn::Rebind<T, Tag>(), from));
+    }
+  }
+};
 
 // Registers: keys at once in scores, and vectors of a value at once in sums.
 constexpr std::size_t kKeys = HWY_ARCH_ARM ? 8 : 4;
@@ -44,10 +60,12 @@ HWY_INLINE void weigh(float* scores, std::size_t size) {
 
 // The sums of values by the chances of kCount queries, kVectors vectors of them: out[q * stride].
 // Chances of a token lie one after the other, those of the next `step` further.
-template <std::size_t kCount, std::size_t kVectors, typename Tag>
-HWY_INLINE void add_values(Tag d, const float* HWY_RESTRICT chances, std::size_t step,
-                           const float* HWY_RESTRICT values, std::size_t tokens, std::size_t stride,
+template <std::size_t kCount, std::size_t kVectors, typename Load, typename T>
+HWY_INLINE void add_values(const float* HWY_RESTRICT chances, std::size_t step,
+                           const T* HWY_RESTRICT values, std::size_t tokens, std::size_t stride,
                            float* HWY_RESTRICT out, std::size_t out_stride) {
+  using Tag = typename Load::Tag;
+  const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   hn::Vec<Tag> sums[kCount][kVectors];
   for (auto& row : sums) {
@@ -56,7 +74,7 @@ HWY_INLINE void add_values(Tag d, const float* HWY_RESTRICT chances, std::size_t
   for (std::size_t t = 0; t < tokens; ++t) {
     hn::Vec<Tag> parts[kVectors];
     for (std::size_t i = 0; i < kVectors; ++i) {
-      parts[i] = hn::LoadU(d, values + t * stride + i * lanes);
+      parts[i] = Load::load(values + t * stride + i * lanes);
     }
     for (std::size_t q = 0; q < kCount; ++q) {
       const auto chance = hn::Set(d, chances[t * step + q]);
@@ -73,29 +91,29 @@ HWY_INLINE void add_values(Tag d, const float* HWY_RESTRICT chances, std::size_t
 }
 
 // Of whole rows.
-template <std::size_t kCount>
-HWY_INLINE void mean_values(const float* chances, std::size_t step, const Seen& seen,
+template <std::size_t kCount, typename T>
+HWY_INLINE void mean_values(const float* chances, std::size_t step, const SeenAs<T>& seen,
                             std::size_t tokens, float* out, std::size_t out_stride) {
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t lanes = hn::Lanes(Floats());
   std::size_t i = 0;
   for (; i + kWide * lanes <= seen.size; i += kWide * lanes) {
-    add_values<kCount, kWide>(d, chances, step, seen.values + i, tokens, seen.value_stride, out + i,
-                              out_stride);
+    add_values<kCount, kWide, Whole<T>>(chances, step, seen.values + i, tokens, seen.value_stride,
+                                        out + i, out_stride);
   }
   for (; i + lanes <= seen.size; i += lanes) {
-    add_values<kCount, 1>(d, chances, step, seen.values + i, tokens, seen.value_stride, out + i,
-                          out_stride);
+    add_values<kCount, 1, Whole<T>>(chances, step, seen.values + i, tokens, seen.value_stride,
+                                    out + i, out_stride);
   }
   for (; i < seen.size; ++i) {
-    add_values<kCount, 1>(Single(), chances, step, seen.values + i, tokens, seen.value_stride,
-                          out + i, out_stride);
+    add_values<kCount, 1, Single<T>>(chances, step, seen.values + i, tokens, seen.value_stride,
+                                     out + i, out_stride);
   }
 }
 
-void look_here(const OneToken& token, const Seen& seen, float* room, float* out) {
+template <typename T>
+HWY_INLINE void look_at(const OneToken& token, const SeenAs<T>& seen, float* room, float* out) {
   for (std::size_t t = 0; t < seen.tokens; ++t) {
-    const float* const key = seen.keys + t * seen.key_stride;
+    const T* const key = seen.keys + t * seen.key_stride;
     for (std::size_t h = 0; h < token.heads; ++h) {
       float score = token.scale * product(key, token.queries + h * seen.size, seen.size);
       if (token.bias != nullptr) score += token.bias[h * token.bias_stride + t];
@@ -107,6 +125,21 @@ void look_here(const OneToken& token, const Seen& seen, float* room, float* out)
     weigh(chances, seen.tokens);
     mean_values<1>(chances, 1, seen, seen.tokens, out + h * seen.size, seen.size);
   }
+}
+
+void look_here(const OneToken& token, const Seen& seen, float* room, float* out) {
+  look_at(token, seen, room, out);
+}
+
+void look_at_halves(const OneToken& token, const HalfSeen& seen, float* room, float* out) {
+  using Half = hwy::bfloat16_t;
+  const SeenAs<Half> same{reinterpret_cast<const Half*>(seen.keys),
+                          reinterpret_cast<const Half*>(seen.values),
+                          seen.tokens,
+                          seen.size,
+                          seen.key_stride,
+                          seen.value_stride};
+  look_at(token, same, room, out);
 }
 
 std::size_t tile_size_here() {
@@ -197,11 +230,16 @@ HWY_AFTER_NAMESPACE();
 namespace haul::kernels {
 
 HWY_EXPORT(look_here);
+HWY_EXPORT(look_at_halves);
 HWY_EXPORT(tile_size_here);
 HWY_EXPORT(look_all_here);
 
 void look(const OneToken& token, const Seen& seen, float* room, float* out) {
   HWY_DYNAMIC_DISPATCH(look_here)(token, seen, room, out);
+}
+
+void look(const OneToken& token, const HalfSeen& seen, float* room, float* out) {
+  HWY_DYNAMIC_DISPATCH(look_at_halves)(token, seen, room, out);
 }
 
 std::size_t tile_size() {

@@ -1,21 +1,26 @@
 #pragma once
 
 // Attention of one head over keys and values: scores, chances, and the mean of values by chance.
-// Pure; float32.
+// Pure; float32 inside.
 
 #include <cstddef>
+
+#include <c10/util/BFloat16.h>
 
 namespace haul::kernels {
 
 // The keys and values of `tokens` tokens, in rows of `size` that lie so many numbers apart.
-struct Seen {
-  const float* keys;
-  const float* values;
+template <typename T>
+struct SeenAs {
+  const T* keys;
+  const T* values;
   std::size_t tokens;
   std::size_t size;
   std::size_t key_stride;
   std::size_t value_stride;
 };
+using Seen = SeenAs<float>;
+using HalfSeen = SeenAs<c10::BFloat16>;
 
 // Heads of one token that look at the same keys.
 struct OneToken {
@@ -27,6 +32,7 @@ struct OneToken {
 };
 // `room` is for heads * tokens numbers, `out` heads rows of `size`.
 void look(const OneToken& token, const Seen& seen, float* room, float* out);
+void look(const OneToken& token, const HalfSeen& seen, float* room, float* out);
 
 // Tokens of one head, one after the other.
 struct Tile {

@@ -46,6 +46,18 @@ TEST(Attend, OfOneTokenIsTheSameAsOfTorchsOps) {
   }
 }
 
+TEST(Attend, OfOneTokenInHalvesIsWhatFloatsGiveRounded) {
+  for (const std::int64_t size : {64, 13}) {
+    const at::Tensor queries = at::randn({2, 6, 1, size}).to(at::kBFloat16);
+    const at::Tensor keys = at::randn({2, 3, 77, size}).to(at::kBFloat16);
+    const at::Tensor values = at::randn({2, 3, 77, size}).to(at::kBFloat16);
+    const auto in_floats = [](const at::Tensor& x) { return x.to(at::kFloat); };
+    const at::Tensor expected =
+        attend(in_floats(queries), in_floats(keys), in_floats(values), {}, 0.2);
+    EXPECT_TRUE(attend(queries, keys, values, {}, 0.2).equal(expected.to(at::kBFloat16)));
+  }
+}
+
 TEST(Attend, OfManyTokensIsTheSameAsOfTorchsOps) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const Case& item :
