@@ -33,10 +33,12 @@ std::int64_t tokens_at_once(const Dimensions& d, const InferenceRequest& request
 std::int64_t prompt_part(std::int64_t batch) {
   constexpr std::int64_t kOfOne = 2048;
   constexpr std::int64_t kTogether = 8192;
-  constexpr std::int64_t kWhole = 16;  // else a prompt of 512 often has a last part of a few tokens
+  // Rounded up where that is little: else a prompt of 512 often has a last part of a few tokens.
+  constexpr std::int64_t kWhole = 16;
+  constexpr std::int64_t kMany = 4 * kWhole;
   const std::int64_t part =
       std::clamp<std::int64_t>(kTogether / std::max<std::int64_t>(1, batch), 1, kOfOne);
-  return part < 2 * kWhole ? part : (part + kWhole - 1) / kWhole * kWhole;
+  return part < kMany ? part : (part + kWhole - 1) / kWhole * kWhole;
 }
 
 std::string_view name(Tag tag) {

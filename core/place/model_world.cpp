@@ -25,8 +25,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 // A table of which a token reads one row.
 bool is_lookup(const ModuleSpec& module) {
-  return module.parameters.size() == 1 && module.children.empty() &&
-         module.class_name.ends_with("Embedding") && module.parameters[0].shape.size() == 2 &&
+  return module.class_name.ends_with("Embedding") && module.children.empty() &&
+         module.parameters.size() == 1 && module.parameters[0].shape.size() == 2 &&
          module.parameters[0].shape[0] > 0;
 }
 
@@ -254,21 +254,23 @@ double linear_share(const ModuleSizes& sizes) {
 // While a link brings some rows of a matrix, the CPU multiplies the others: both end together.
 void let_cpu_help(const Profile& profile, double linear, World* world) {
   if (world->ram == 0) return;
+  const auto beside = [&](const Executor& executor) {
+    return profile.help_link > 0 ? std::min(executor.alone, profile.help_link) : executor.alone;
+  };
   double links = 0;
-  for (Executor& executor : world->executors) {
-    if (profile.help_link > 0) executor.link = std::min(executor.link, profile.help_link);
-    links += executor.link;
-  }
-  if (links <= 0) return;
+  for (const Executor& executor : world->executors) links += beside(executor);
   double help = profile.help_bandwidth;
   // Until that is measured: the CPU and the links together get more out of RAM than the CPU alone.
   if (!profile.measured) help = std::max(help, profile.ram_bandwidth - links / 2);
+  if (links <= 0 || help <= 0) return;
   world->cpu_share = help / (help + links);
+  const double helped = linear * world->cpu_share;
   for (Executor& executor : world->executors) {
-    if (executor.link <= 0) continue;
-    executor.helped = linear * world->cpu_share;
+    const double link = beside(executor) / (1 - helped);
+    if (link <= executor.alone) continue;
+    executor.helped = helped;
     executor.help_call = profile.help_call;
-    executor.link /= 1 - executor.helped;
+    executor.link = link;
   }
 }
 
@@ -279,8 +281,8 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
     const GpuProfile& gpu = profile.of_gpu(item.device.index);
     world->executors.push_back({item.device, to_size(item.bytes()), true,
                                 to_size(workload.fixed) + to_size(workload.gpu_context),
-                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth,
-                                gpu.call});
+                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth, gpu.call,
+                                0, 0, gpu.link_bandwidth});
   }
   const auto ram = budget_of(memory, kCpuDevice);
   world->ram = ram ? to_size(*ram / 8) : 0;

@@ -19,10 +19,10 @@ namespace {
 using core::Choice;
 using core::Choices;
 using core::Executor;
+using core::Held;
 using core::ModelWorld;
 using core::plan_workload;
 using core::prompt_workload;
-using core::Run;
 using core::Store;
 using core::Timing;
 using core::Workload;
@@ -44,11 +44,18 @@ std::string chain_limit(const World& world, const Choices& choices) {
   double bytes_time = 0;
   double work_time = 0;
   double cpu_time = 0;
-  for (std::size_t u = 0; u < choices.size(); ++u) {
-    const Executor& executor = world.executors[choices[u].executor];
-    const double bytes = static_cast<double>(world.units[u].touched) / executor.bandwidth;
-    const double work = world.units[u].operations / executor.speed;
-    const double longer = std::max(bytes, work);
+  for (std::size_t u = 0; u < choices.size();) {
+    const std::size_t first = u;
+    const core::Unit& unit = world.units[first];
+    do {
+      ++u;
+    } while (u < choices.size() && choices[u].executor == choices[first].executor &&
+             world.units[u].touched == unit.touched &&
+             world.units[u].operations == unit.operations);
+    const Executor& executor = world.executors[choices[first].executor];
+    const double bytes = static_cast<double>(unit.touched) / executor.bandwidth;
+    const double work = unit.operations / executor.speed;
+    const double longer = static_cast<double>(u - first) * std::max(bytes, work);
     if (executor.device == kCpuDevice) cpu_time += longer;
     (bytes >= work ? bytes_time : work_time) += longer;
   }
@@ -68,8 +75,24 @@ core::Size bytes_of(const core::Unit& unit) {
   return unit.weights - unit.margin + unit.buffers;
 }
 
-std::vector<Run> runs_of(const World& world, const Choices& choices) {
+// Consecutive units with the same choice.
+struct Run {
+  Choice choice;
+  std::uint32_t first;
+  std::uint32_t last;
+  std::uint32_t count;
+  core::Size bytes;
+};
+
+struct Runs {
   std::vector<Run> runs;
+  std::vector<Held> held;  // by executor
+};
+
+Runs runs_of(const World& world, const Choices& choices) {
+  Runs result;
+  result.runs.reserve(choices.size());
+  result.held.resize(world.executors.size());
   core::UnitOrder room;
   const core::UnitOrder& units = first_uses(world, &room);
   for (std::size_t i = 0; i < units.size();) {
@@ -79,26 +102,24 @@ std::vector<Run> runs_of(const World& world, const Choices& choices) {
     for (; i < units.size() && choices[units[i]] == choice; ++i) {
       sum.add_memory(world.units[units[i]]);
     }
-    runs.push_back({choice, units[begin], units[i - 1], static_cast<std::int64_t>(i - begin), sum});
+    result.runs.push_back(
+        {choice, units[begin], units[i - 1], static_cast<std::uint32_t>(i - begin), bytes_of(sum)});
+    Held& held = result.held[choice.executor];
+    held.busy = true;
+    held.from[static_cast<std::size_t>(choice.store)].add_memory(sum);
   }
-  return runs;
+  return result;
 }
 
 // All weights are read from disk once; those of GPUs go over their links at the same time.
-Prediction load_prediction(const World& world, const std::vector<Run>& runs) {
+Prediction load_prediction(const World& world, const std::vector<Held>& held) {
   core::Size all = 0;
-  std::vector<core::Size> here(world.executors.size());
-  for (const Run& run : runs) {
-    if (run.choice.store == Store::kDisk) continue;
-    const core::Size weights = bytes_of(run.sum);
-    all += weights;
-    if (run.choice.store == Store::kHere) here[run.choice.executor] += weights;
-  }
+  for (const Held& item : held) all += bytes_of(item[Store::kHere]) + bytes_of(item[Store::kRam]);
   Prediction result{static_cast<double>(all) / world.disk_bandwidth, "disk"};
-  for (std::size_t e = 0; e < here.size(); ++e) {
+  for (std::size_t e = 0; e < held.size(); ++e) {
     const Executor& executor = world.executors[e];
     if (executor.link == 0) continue;
-    const double seconds = static_cast<double>(here[e]) / executor.link;
+    const double seconds = static_cast<double>(bytes_of(held[e][Store::kHere])) / executor.alone;
     if (seconds <= result.seconds) continue;
     result = {seconds, fmt::format("link of GPU {}", to_string(executor.device))};
   }
@@ -117,7 +138,7 @@ std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes
     step.count = run.count;
     step.lies = device_of(model.world, run.choice);
     step.runs_on = model.world.executors[run.choice.executor].device;
-    step.weights = static_cast<Bytes>(bytes_of(run.sum));
+    step.weights = static_cast<Bytes>(run.bytes);
   }
   return steps;
 }
@@ -192,23 +213,20 @@ std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model
 
 // Of the rows in RAM: as much as leaves the links what they bring while the CPU is done with the
 // others, and with its waiting.
-double cpu_share(const World& world, const std::vector<Run>& runs, const Timing& timing) {
+double cpu_share(const World& world, const std::vector<Held>& held, const Timing& timing) {
   double copied = 0;
   double brought = 0;
   double helped = 0;
   for (std::size_t e = 0; e < world.executors.size(); ++e) {
     const Executor& executor = world.executors[e];
-    double bytes = 0;
-    bool in_ram = false;
-    for (const Run& run : runs) {
-      if (run.choice.executor != e || run.choice.store == Store::kHere) continue;
-      bytes += static_cast<double>(run.sum.weights);
-      in_ram |= run.choice.store == Store::kRam;
-    }
-    if (!in_ram || executor.helped == 0) continue;
+    const core::Size in_ram = held[e][Store::kRam].weights;
+    if (in_ram == 0 || executor.helped == 0) continue;
+    const double bytes = static_cast<double>(in_ram + held[e][Store::kDisk].weights);
     copied += bytes;
     helped = executor.helped;
-    brought += (timing.link[e] - timing.on_cpu) * executor.link * (1 - executor.helped);
+    const double seconds = timing.link[e] - timing.on_cpu;
+    const bool is_helped = seconds < (1 - core::kTimeRounding) * bytes / executor.alone;
+    brought += is_helped ? seconds * executor.link * (1 - executor.helped) : bytes;
   }
   if (copied == 0) return 0;
   return world.cpu_share * std::max(0.0, (1 - brought / copied) / helped);
@@ -218,13 +236,13 @@ void fill(const Description& description, const PlanRequest& request, const Prof
           const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
           const Timing& timing, Plan* plan) {
   const Workload load = plan_workload(description, request);
-  const std::vector<Run> runs = runs_of(model.world, choices);
+  const auto [runs, held] = runs_of(model.world, choices);
   plan->fits = timing.fits;
   plan->steps = steps_of(model, sizes, runs);
-  plan->devices = core::devices_of(model.world, runs, timing, plan->memory, load);
-  plan->load = load_prediction(model.world, runs);
+  plan->devices = core::devices_of(model.world, held, timing, plan->memory, load);
+  plan->load = load_prediction(model.world, held);
   plan->token = prediction(model.world, choices, timing);
-  plan->cpu_share = cpu_share(model.world, runs, timing);
+  plan->cpu_share = cpu_share(model.world, held, timing);
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
     const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,

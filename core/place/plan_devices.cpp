@@ -1,7 +1,6 @@
 #include "core/place/plan_devices.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "core/place/device_lookup.h"
@@ -10,34 +9,6 @@
 
 namespace haul::core {
 namespace {
-
-// What the choices put on one executor.
-struct Share {
-  bool busy = false;
-  Bytes kv = 0;
-  Bytes buffers = 0;
-  Bytes buffer_margins = 0;
-  Bytes slots = 0;                 // of all that is copied to it
-  std::array<Bytes, 3> weights{};  // by Store
-  std::array<Bytes, 3> margins{};
-};
-
-std::vector<Share> shares_of(const World& world, const std::vector<Run>& runs) {
-  std::vector<Share> shares(world.executors.size());
-  for (const Run& run : runs) {
-    const Unit& unit = run.sum;
-    const auto store = static_cast<std::size_t>(run.choice.store);
-    Share& share = shares[run.choice.executor];
-    share.busy = true;
-    share.kv += static_cast<Bytes>(unit.extra - unit.buffers - unit.buffer_margin);
-    share.buffers += static_cast<Bytes>(unit.buffers);
-    share.buffer_margins += static_cast<Bytes>(unit.buffer_margin);
-    share.weights[store] += static_cast<Bytes>(unit.weights - unit.margin);
-    share.margins[store] += static_cast<Bytes>(unit.margin);
-    if (run.choice.store != Store::kHere) share.slots += static_cast<Bytes>(unit.slots);
-  }
-  return shares;
-}
 
 // A GPU before the CPU.
 Device first_device(const DeviceMap& map) {
@@ -50,7 +21,7 @@ Device first_device(const DeviceMap& map) {
 
 }  // namespace
 
-std::vector<PlanDevice> devices_of(const World& world, const std::vector<Run>& runs,
+std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& held,
                                    const Timing& timing, const MaxMemory& memory,
                                    const Workload& load) {
   std::vector<PlanDevice> devices;
@@ -63,26 +34,28 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Run>& r
     return devices.back();
   };
   for (const Budget& item : memory) at(item.device).budget = item.bytes();
-  const std::vector<Share> shares = shares_of(world, runs);
-  for (std::size_t e = 0; e < shares.size(); ++e) {
-    const Share& share = shares[e];
-    if (!share.busy) continue;
+  for (std::size_t e = 0; e < held.size(); ++e) {
+    if (!held[e].busy) continue;
+    Unit all;
     for (const Store store : {Store::kHere, Store::kRam, Store::kDisk}) {
-      const auto number = static_cast<std::size_t>(store);
-      if (share.weights[number] == 0) continue;
+      const Unit& unit = held[e][store];
+      all.add_memory(unit);
+      const auto weights = static_cast<Bytes>(unit.weights - unit.margin);
+      if (weights == 0) continue;
       PlanDevice& holder = at(device_of(world, {static_cast<std::uint8_t>(e), store}));
-      holder.weights += share.weights[number];
-      if (store != Store::kDisk) holder.margins += share.margins[number];
+      holder.weights += weights;
+      if (store != Store::kDisk) holder.margins += static_cast<Bytes>(unit.margin);
     }
     PlanDevice& device = at(world.executors[e].device);
-    device.weights += share.buffers;
-    device.margins += share.buffer_margins;
-    device.kv = share.kv;
+    device.weights += static_cast<Bytes>(all.buffers);
+    device.margins += static_cast<Bytes>(all.buffer_margin);
+    device.kv = static_cast<Bytes>(all.extra - all.buffers - all.buffer_margin);
     device.activations = load.fixed;
     device.context = device.device.is_accelerator() ? load.gpu_context : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
     // Two slots may be more than all that ever comes.
-    if (load.margins) device.slots = std::min(device.slots, share.slots);
+    const Size copied = held[e][Store::kRam].slots + held[e][Store::kDisk].slots;
+    if (load.margins) device.slots = std::min(device.slots, static_cast<Bytes>(copied));
   }
   std::sort(devices.begin(), devices.end(),
             [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });

@@ -2,6 +2,7 @@
 
 // The bytes of each device in a plan. Pure.
 
+#include <array>
 #include <vector>
 
 #include "core/place/model_world.h"
@@ -9,16 +10,15 @@
 
 namespace haul::core {
 
-// Consecutive units with the same choice.
-struct Run {
-  Choice choice;
-  std::uint32_t first;
-  std::uint32_t last;
-  std::int64_t count;
-  Unit sum;  // of what they take
+// What the units of one executor take together, by where their weights lie.
+struct Held {
+  bool busy = false;
+  std::array<Unit, 3> from;  // by Store
+
+  const Unit& operator[](Store store) const { return from[static_cast<std::size_t>(store)]; }
 };
 
-std::vector<PlanDevice> devices_of(const World& world, const std::vector<Run>& runs,
+std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& held,
                                    const Timing& timing, const MaxMemory& memory,
                                    const Workload& load);
 

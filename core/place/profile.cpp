@@ -44,15 +44,15 @@ class Reader {
       } else if (key == "ram_bandwidth") {
         profile.ram_bandwidth = rate(value, key);
       } else if (key == "help_bandwidth") {
-        profile.help_bandwidth = rate(value, key);
+        profile.help_bandwidth = number_or_0(value, key);
       } else if (key == "help_link") {
-        profile.help_link = rate_or_0(value, key);
+        profile.help_link = number_or_0(value, key);
       } else if (key == "help_call") {
-        profile.help_call = rate_or_0(value, key);
+        profile.help_call = number_or_0(value, key);
       } else if (key == "cpu_operations") {
         profile.cpu_operations = rate(value, key);
       } else if (key == "cpu_call") {
-        profile.cpu_call = rate_or_0(value, key);
+        profile.cpu_call = number_or_0(value, key);
       } else if (key == "disk_bandwidth") {
         profile.disk_bandwidth = rate(value, key);
       } else if (key == "hop") {
@@ -77,7 +77,7 @@ class Reader {
       } else if (key == "operations") {
         result.operations = rate(value, place);
       } else if (key == "call") {
-        result.call = rate_or_0(value, place);
+        result.call = number_or_0(value, place);
       } else {
         fail(fmt::format("unexpected \"{}\"", place));
       }
@@ -93,7 +93,7 @@ class Reader {
     return number;
   }
 
-  double rate_or_0(const Json& value, const std::string& key) const {
+  double number_or_0(const Json& value, const std::string& key) const {
     return value == 0 ? 0 : rate(value, key);
   }
 

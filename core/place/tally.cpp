@@ -44,7 +44,7 @@ void Tally::add(std::uint32_t unit, Choice choice, int sign, std::vector<Load>* 
   if (choice.store != Store::kHere) load.copied_calls += sign * item.calls;
   const bool is_cpu = executor.device == kCpuDevice;
   if (!is_cpu && (executor.helped == 0 || choice.store != Store::kHere)) return;
-  (is_cpu ? load.compute : load.here) += sign * compute_seconds(item, executor);
+  (is_cpu ? load.compute : load.compute_here) += sign * compute_seconds(item, executor);
 }
 
 // Of the pieces copied to an executor, less one of a unit.
@@ -147,7 +147,7 @@ Tally::Figures Tally::figures(const std::vector<Load>& loads, double compute, in
     }
     if (executor.link > 0) {
       const double copied = static_cast<double>(load.from_ram + load.from_disk);
-      const LinkLoad link{copied, static_cast<double>(load.copied_calls), load.here,
+      const LinkLoad link{copied, static_cast<double>(load.copied_calls), load.compute_here,
                           loads.back().compute};
       longest = std::max(longest, link_seconds(executor, link));
     }

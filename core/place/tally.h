@@ -43,8 +43,8 @@ class Tally {
     Size from_disk = 0;
     Size piece = 0;
     int copied_calls = 0;
-    double here = 0;     // seconds of units whose weights lie there
-    double compute = 0;  // of the CPU alone
+    double compute_here = 0;  // seconds of units whose weights lie there
+    double compute = 0;       // of the CPU alone
   };
 
   Figures figures(const std::vector<Load>& loads, double compute, int hops) const;

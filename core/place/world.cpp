@@ -52,8 +52,12 @@ double copy_seconds(const World& world, Size weights, Choice choice) {
 
 double link_seconds(const Executor& executor, const LinkLoad& load) {
   if (load.bytes <= 0) return 0;
-  const double waited = load.calls * executor.help_call + load.here;
-  return load.bytes / executor.link + executor.helped * waited + load.on_cpu;
+  double seconds = load.bytes / executor.link;
+  if (executor.helped > 0) {
+    seconds += executor.helped * (load.calls * executor.help_call + load.here);
+    if (executor.alone > 0) seconds = std::min(seconds, load.bytes / executor.alone);
+  }
+  return seconds + load.on_cpu;
 }
 
 namespace {

@@ -13,7 +13,8 @@
 //             + copies to executors with a single slot, which cannot run ahead of the work
 //   link    = bytes copied to a GPU / the bandwidth of its link + compute of the CPU, where any are
 //             + the CPU's share of what it waits for, where it helps: calls of copied units *
-//               seconds of handing over + compute of the units that lie there
+//               seconds of handing over + compute of the units that lie there; it does not help
+//               where the link alone is faster than that
 //   disk    = bytes read from disk / the disk's bandwidth
 //   seconds = max(chain, link of each GPU, disk)
 //
@@ -71,9 +72,11 @@ struct Executor {
   double link = 0;  // bytes a second from RAM; 0: the executor reads RAM itself
   double call = 0;  // seconds of a call, beside what it reads and computes
   // Of what is copied, the share that the CPU multiplies instead, by which the link counts as
-  // faster; and seconds for which a call of a copied unit keeps it waiting.
+  // faster; seconds for which a call of a copied unit keeps it waiting; and what the link gives
+  // without that, which some copies are better left to.
   double helped = 0;
   double help_call = 0;
+  double alone = 0;
 
   bool operator==(const Executor&) const = default;
 };

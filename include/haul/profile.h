@@ -25,8 +25,9 @@ struct Profile {
   GpuProfile gpu;                  // of every GPU that is not listed
   std::map<int, GpuProfile> gpus;  // by device number
   double ram_bandwidth = 6e10;
-  // Of weights that the CPU multiplies while a link brings others, what the link gives meanwhile
-  // (0: as ever), and the seconds for which a call in such a layer keeps the CPU waiting.
+  // Of weights that the CPU multiplies while a link brings others (0: it cannot), what the link
+  // gives meanwhile (0: as ever), and the seconds for which a call in such a layer keeps the CPU
+  // waiting.
   double help_bandwidth = 3e10;
   double help_link = 0;
   double help_call = 0;
@@ -41,8 +42,8 @@ struct Profile {
 };
 
 // Throws Error(kCorrupt) that names the source and the key: another version, an unknown key, a
-// number that is not positive and finite (help_link and a call's may be 0). Keys that are missing keep their
-// defaults.
+// number that is not positive and finite (those of help and of a call may be 0). Keys that are
+// missing keep their defaults.
 Profile read_profile(std::string_view json, std::string_view source);
 std::string write_profile(const Profile& profile);
 

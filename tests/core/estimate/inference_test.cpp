@@ -111,6 +111,11 @@ TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
   EXPECT_EQ(prompt_part(8), 1024);
   EXPECT_EQ(prompt_part(64), 128);
   EXPECT_EQ(prompt_part(48), 176) << "a prompt of 512 in three parts";
+  EXPECT_EQ(prompt_part(96), 96);
+  EXPECT_EQ(prompt_part(248), 33);
+  for (std::int64_t batch = 5; batch < 5000; ++batch) {
+    EXPECT_LE(prompt_part(batch) * batch, 8192 * 5 / 4) << batch;
+  }
   EXPECT_EQ(prompt_part(1000), 8);
   EXPECT_EQ(prompt_part(1'000'000), 1);
 }

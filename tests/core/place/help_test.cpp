@@ -89,6 +89,20 @@ TEST(Help, IsLessWhereEachCallKeepsItWaiting) {
               0.1 * plan.token.seconds);
 }
 
+TEST(Help, IsLeftOutWhereTheLinkAloneIsFaster) {
+  const Plan alone = plan_of({.help = 0});
+  EXPECT_EQ(alone.cpu_share, 0);
+  // Of so little in each call that waiting takes longer than bringing all of it.
+  const Plan waiting = plan_of({.help_call = 1e-2});
+  EXPECT_EQ(waiting.cpu_share, 0);
+  EXPECT_EQ(waiting.token.seconds, alone.token.seconds);
+  // Beside the CPU this link gives less than the CPU makes up for.
+  const Plan crowded = plan_of({.help = 1e9, .help_link = 1e10});
+  EXPECT_EQ(crowded.cpu_share, 0);
+  EXPECT_EQ(crowded.token.seconds, alone.token.seconds);
+  EXPECT_EQ(crowded.load, alone.load);
+}
+
 TEST(Help, CountsWithWhatALinkGivesBesideIt) {
   const Plan plan = plan_of({.help_link = 3e10});
   EXPECT_NEAR(plan.cpu_share, 4.0 / 7, 0.02);
