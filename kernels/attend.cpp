@@ -1,6 +1,7 @@
 #include "kernels/attend.h"
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -23,15 +24,24 @@ using Optional = std::optional<at::Tensor>;
 // are new at every token.
 class WithoutCudnn {
  public:
-  WithoutCudnn() : before_(at::globalContext().userEnabledCuDNNSDP()) {
+  WithoutCudnn() {
+    const std::lock_guard lock(mutex_);
+    if (users_++ > 0) return;
+    before_ = at::globalContext().userEnabledCuDNNSDP();
     at::globalContext().setSDPUseCuDNN(false);
   }
   WithoutCudnn(const WithoutCudnn&) = delete;
   WithoutCudnn& operator=(const WithoutCudnn&) = delete;
-  ~WithoutCudnn() { at::globalContext().setSDPUseCuDNN(before_); }
+  ~WithoutCudnn() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) at::globalContext().setSDPUseCuDNN(before_);
+  }
 
  private:
-  bool before_;
+  // One switch for all threads: the first turns it off, the last back.
+  inline static std::mutex mutex_;
+  inline static int users_ = 0;
+  inline static bool before_ = false;
 };
 
 // From one to the next along a dimension; one of size 1 stands for all.

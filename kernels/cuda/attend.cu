@@ -1,5 +1,6 @@
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
 
 namespace haul::kernels::cuda {
 namespace {
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant
   constexpr int kRows = kThreads / kRowLanes;  // tokens side by side
   constexpr int kSteps = kPartTokens / kRows;
   __shared__ float scores[kTogether][kPartTokens];
-  __shared__ float sums[kTogether][kRows][kSize];
+  __shared__ float4 sums[kTogether][kRows][kSize / 4];
   let_next_begin();
   const int part = static_cast<int>(blockIdx.x);
   const int kv_head = static_cast<int>(blockIdx.y);
@@ -121,8 +122,8 @@ __global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant
 #pragma unroll
         for (int j = 0; j < kWide; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
       }
-#pragma unroll
-      for (int j = 0; j < kWide; ++j) sums[h][row][column + j] = sum[j];
+      sums[h][row][column / 4] = {sum[0], sum[1], sum[2], sum[3]};
+      sums[h][row][column / 4 + 1] = {sum[4], sum[5], sum[6], sum[7]};
     }
     __syncthreads();
     for (int i = thread; i < heads * kSize; i += kThreads) {
@@ -130,48 +131,71 @@ __global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant
       const int d = i % kSize;
       float sum = 0;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sum += sums[h][r][d];
+      for (int r = 0; r < kRows; ++r) sum += reinterpret_cast<const float*>(sums[h][r])[d];
       part_of(job, sequence, first + h, part)[d] = sum;
     }
     __syncthreads();
   }
 }
 
-// A block for each head of each sequence, a thread for each number.
-__global__ void join(const __grid_constant__ Attend job) {
+// A sum of numbers by weights, which are relative to the largest score.
+struct Weighted {
+  float most;
+  float weight;
+  float sum;
+
+  __device__ void add(const Weighted& other) {
+    const float larger = fmaxf(most, other.most);
+    const float before = expf(most - larger);
+    const float factor = expf(other.most - larger);
+    sum = fmaf(factor, other.sum, sum * before);
+    weight = fmaf(factor, other.weight, weight * before);
+    most = larger;
+  }
+};
+
+template <int kSize>
+constexpr int kJoinersFor = kSize == 256 ? 4 : 8;
+
+// A block for each head of each sequence. A number has several threads, each of which joins some of
+// the parts, so that more of them are on their way at the same time.
+template <int kSize>
+__global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
+    join(const __grid_constant__ Attend job) {
+  constexpr int kJoiners = kJoinersFor<kSize>;
+  __shared__ Weighted joined[kJoiners][kSize];
   let_next_begin();
   const int head = static_cast<int>(blockIdx.x);
   const int sequence = static_cast<int>(blockIdx.y);
-  const int d = static_cast<int>(threadIdx.x);
+  const int d = static_cast<int>(threadIdx.x) % kSize;
+  const int joiner = static_cast<int>(threadIdx.x) / kSize;
   const int parts = parts_of(tokens_of(job));
   after_previous();
-  float most = -INFINITY;
-  float sum = 0;
-  float weight = 0;
+  Weighted own{-INFINITY, 0, 0};
 #pragma unroll 4
-  for (int part = 0; part < parts; ++part) {
+  for (int part = joiner; part < parts; part += kJoiners) {
     const float* const from = part_of(job, sequence, head, part);
-    const float value = __ldcg(from + d);
-    const float score = __ldcg(from + job.size);
-    const float weights = __ldcg(from + job.size + 1);
-    const float larger = fmaxf(most, score);
-    const float before = expf(most - larger);
-    const float factor = expf(score - larger);
-    sum = fmaf(factor, value, sum * before);
-    weight = fmaf(factor, weights, weight * before);
-    most = larger;
+    own.add({__ldcg(from + kSize), __ldcg(from + kSize + 1), __ldcg(from + d)});
   }
+  joined[joiner][d] = own;
+  __syncthreads();
+  if (joiner > 0) return;
+#pragma unroll
+  for (int other = 1; other < kJoiners; ++other) own.add(joined[other][d]);
   const auto at =
-      static_cast<std::size_t>(sequence * job.heads + head) * static_cast<std::size_t>(job.size) +
+      static_cast<std::size_t>(sequence * job.heads + head) * static_cast<std::size_t>(kSize) +
       static_cast<unsigned>(d);
-  job.out[at] = __float2bfloat16_rn(sum / weight);
+  job.out[at] = __float2bfloat16_rn(own.sum / own.weight);
 }
 
 template <int kSize>
-cudaError_t start_look(const Attend& job, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(parts_of(job.room)), static_cast<unsigned>(job.kv_heads),
-                  static_cast<unsigned>(job.batch));
-  return start(look<kSize>, job, grid, kThreadsFor<kSize>, 0, stream);
+cudaError_t start_both(const Attend& job, cudaStream_t stream) {
+  const dim3 parts(static_cast<unsigned>(parts_of(job.room)), static_cast<unsigned>(job.kv_heads),
+                   static_cast<unsigned>(job.batch));
+  const cudaError_t looked = start(look<kSize>, job, parts, kThreadsFor<kSize>, 0, stream);
+  if (looked != cudaSuccess) return looked;
+  const dim3 heads(static_cast<unsigned>(job.heads), static_cast<unsigned>(job.batch));
+  return start(join<kSize>, job, heads, kSize * kJoinersFor<kSize>, 0, stream);
 }
 
 }  // namespace
@@ -186,12 +210,14 @@ std::size_t floats_for_parts(int batch, int heads, int room, int size) {
 }
 
 cudaError_t attend_one(const Attend& job, cudaStream_t stream) {
-  const cudaError_t looked = job.size == 64    ? start_look<64>(job, stream)
-                             : job.size == 128 ? start_look<128>(job, stream)
-                                               : start_look<256>(job, stream);
-  if (looked != cudaSuccess) return looked;
-  const dim3 grid(static_cast<unsigned>(job.heads), static_cast<unsigned>(job.batch));
-  return start(join, job, grid, job.size, 0, stream);
+  switch (job.size) {
+    case 64:
+      return start_both<64>(job, stream);
+    case 128:
+      return start_both<128>(job, stream);
+    default:
+      return start_both<256>(job, stream);
+  }
 }
 
 }  // namespace haul::kernels::cuda

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
 
 namespace haul::kernels::cuda {
 namespace {
@@ -38,7 +39,7 @@ template <int kVectors, bool kGates>
 __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
   constexpr int kStreams = kGates ? 2 : 1;
   constexpr int kUnroll = kGates ? 4 : 8;
-  extern __shared__ uint4 x_shared[];  // (vectors, width / 8)
+  uint4* const x_shared = dynamic_shared();  // (vectors, width / 8)
   let_next_begin();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   // Neighbouring rows go to different processors, so that the last ones are spread over all.

@@ -1,4 +1,5 @@
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/rms_norm.h"
 
 namespace haul::kernels::cuda {

@@ -1,0 +1,204 @@
+// The kernels for GPUs, compiled for the CPU, each against its plain twin. On a GPU
+// gpu_ops_test.cpp has the same for the operators.
+
+#include <array>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "kernels/attend.h"
+#include "kernels/cuda/attend.h"
+#include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rotate.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotate.h"
+
+namespace haul::kernels {
+namespace {
+
+constexpr double kRounding = 0x1p-8;  // of a BF16
+
+at::Tensor some(at::IntArrayRef sizes) {
+  return at::randn(sizes).to(at::kBFloat16);
+}
+
+const __nv_bfloat16* numbers(const at::Tensor& x) {
+  return static_cast<const __nv_bfloat16*>(x.const_data_ptr());
+}
+__nv_bfloat16* numbers_of(at::Tensor& x) {
+  return static_cast<__nv_bfloat16*>(x.mutable_data_ptr());
+}
+
+bool is_near(const at::Tensor& found, const at::Tensor& expected) {
+  return at::allclose(found.to(at::kFloat), expected.to(at::kFloat), 2 * kRounding, kRounding);
+}
+
+at::Tensor in_float(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
+  return plain_linear(wide(x), wide(weight), wide(bias));
+}
+
+TEST(CudaKernels, MultiplyFewRows) {
+  at::manual_seed(3);
+  for (const std::int64_t vectors : {1, 2, 4}) {
+    for (const std::int64_t width : {8, 264, 4104}) {
+      const at::Tensor x = some({vectors, width}) / std::sqrt(width);
+      const at::Tensor first = some({70, width});
+      const at::Tensor second = some({3, width});
+      const at::Tensor bias = some({70});
+      at::Tensor of_first = at::empty({vectors, 70}, x.options());
+      at::Tensor of_second = at::empty({vectors, 3}, x.options());
+      cuda::FewRows job;
+      job.x = numbers(x);
+      job.vectors = static_cast<int>(vectors);
+      job.width = static_cast<int>(width);
+      job.weights[0] = {numbers(first), numbers(bias), numbers_of(of_first), 70};
+      job.weights[1] = {numbers(second), nullptr, numbers_of(of_second), 3};
+      job.count = 2;
+      ASSERT_TRUE(cuda::serves_width(static_cast<std::size_t>(width), job.vectors));
+      ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+      EXPECT_TRUE(is_near(of_first, in_float(x, first, bias))) << vectors << " x " << width;
+      EXPECT_TRUE(is_near(of_second, in_float(x, second, {}))) << vectors << " x " << width;
+    }
+  }
+}
+
+TEST(CudaKernels, MultiplyWithWhatFollows) {
+  at::manual_seed(4);
+  const at::Tensor x = some({3, 512}) / 16;
+  const at::Tensor gate = some({40, 512});
+  const at::Tensor weight = some({40, 512});
+  const at::Tensor bias = some({40});
+  const at::Tensor residual = some({3, 40});
+  at::Tensor product = at::empty({3, 40}, x.options());
+  at::Tensor out = at::empty({3, 40}, x.options());
+  cuda::FewRows job;
+  job.x = numbers(x);
+  job.vectors = 3;
+  job.width = 512;
+  job.count = 1;
+  job.weights[0] = {numbers(gate), numbers(bias), numbers_of(product), 40};
+  ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+  job.weights[0].out = numbers_of(out);
+  job.residual = numbers(residual);
+  ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+  EXPECT_TRUE(out.equal(residual + product));
+  job.residual = nullptr;
+  job.count = 2;
+  job.gates = true;
+  job.weights[0].out = nullptr;
+  job.weights[1] = {numbers(weight), nullptr, numbers_of(out), 40};
+  for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+    job.curve = curve;
+    ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(is_near(out, plain_gated_linear(x, weight, {}, product, curve)));
+  }
+}
+
+TEST(CudaKernels, NormaliseRows) {
+  at::manual_seed(5);
+  for (const std::int64_t width : {4, 576, 16384}) {
+    ASSERT_TRUE(cuda::serves_norm_of(width));
+    const at::Tensor x = 3 * some({2, width});
+    const at::Tensor weight = some({width});
+    at::Tensor out = at::empty({2, width}, x.options());
+    const cuda::RmsNorm job{numbers(x), numbers(weight),         numbers_of(out),
+                            2,          static_cast<int>(width), 1e-6F};
+    ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(is_near(out, plain_rms_norm(x, weight, 1e-6))) << width;
+  }
+}
+
+TEST(CudaKernels, RotateAndKeep) {
+  at::manual_seed(6);
+  const auto rows = [](const at::Tensor& x) {
+    return cuda::HeadRows<const __nv_bfloat16>{numbers(x), static_cast<int>(x.size(1)), x.stride(0),
+                                               x.stride(1), x.stride(2)};
+  };
+  const auto rows_of = [](at::Tensor& x) {
+    return cuda::HeadRows<__nv_bfloat16>{numbers_of(x), static_cast<int>(x.size(1)), x.stride(0),
+                                         x.stride(1), x.stride(2)};
+  };
+  const at::Tensor queries = some({2, 3, 4, 80}).transpose(1, 2);
+  const at::Tensor keys = some({2, 3, 2, 80}).transpose(1, 2);
+  const at::Tensor values = some({2, 3, 2, 80}).transpose(1, 2);
+  const at::Tensor cosine = some({1, 3, 40});
+  const at::Tensor sine = some({1, 3, 40});
+  const at::Tensor past = at::full({1}, 5, at::kLong);
+  at::Tensor turned = at::empty(queries.sizes(), queries.options());
+  std::array<at::Tensor, 4> room;
+  for (at::Tensor& one : room) one = at::zeros({2, 2, 20, 80}, queries.options());
+  cuda::Rotate job;
+  job.queries = rows(queries);
+  job.keys = rows(keys);
+  job.values = rows(values);
+  job.turned = rows_of(turned);
+  job.kept_keys = rows_of(room[0]);
+  job.kept_values = rows_of(room[1]);
+  job.cosine = numbers(cosine);
+  job.sine = numbers(sine);
+  job.past = past.const_data_ptr<std::int64_t>();
+  job.batch = 2;
+  job.tokens = 3;
+  job.size = 80;
+  job.turning = 40;
+  ASSERT_EQ(cuda::rotate_into(job, nullptr), cudaSuccess);
+  const at::Tensor plain =
+      plain_rotate_into(queries, {keys, values, room[2], room[3], past}, cosine, sine);
+  // The plain one rounds both products and their sum.
+  EXPECT_TRUE(at::allclose(turned, plain, 2 * kRounding, 8 * kRounding));
+  EXPECT_TRUE(at::allclose(room[0], room[2], 2 * kRounding, 8 * kRounding));
+  EXPECT_TRUE(room[1].equal(room[3]));
+  EXPECT_GT(room[0].abs().sum().item<float>(), 0);
+}
+
+TEST(CudaKernels, AttendWithOneToken) {
+  at::manual_seed(7);
+  struct Case {
+    std::int64_t heads, kv_heads, size, tokens, room;
+  };
+  for (const Case& item :
+       {Case{8, 2, 128, 1, 9}, Case{8, 2, 128, 65, 300}, Case{3, 1, 64, 700, 700},
+        Case{2, 2, 256, 300, 320}, Case{6, 1, 128, 200, 200}}) {
+    const at::Tensor queries = some({2, item.heads, 1, item.size});
+    const at::Tensor keys = some({2, item.kv_heads, item.room, item.size});
+    const at::Tensor values = some({2, item.kv_heads, item.room, item.size});
+    const at::Tensor past = at::full({1}, item.tokens - 1, at::kLong);
+    at::Tensor out = at::empty({2, 1, item.heads * item.size}, queries.options());
+    cuda::Attend job;
+    job.queries = numbers(queries);
+    job.keys = numbers(keys);
+    job.values = numbers(values);
+    job.keys_by_batch = job.values_by_batch = keys.stride(0);
+    job.keys_by_head = job.values_by_head = keys.stride(1);
+    job.keys_by_token = job.values_by_token = keys.stride(2);
+    job.out = numbers_of(out);
+    job.past = past.const_data_ptr<std::int64_t>();
+    job.batch = 2;
+    job.heads = static_cast<int>(item.heads);
+    job.kv_heads = static_cast<int>(item.kv_heads);
+    job.room = static_cast<int>(item.room);
+    job.size = static_cast<int>(item.size);
+    job.scale = 0.1F;
+    at::Tensor parts = at::empty({static_cast<std::int64_t>(
+        cuda::floats_for_parts(job.batch, job.heads, job.room, job.size))});
+    job.parts = parts.mutable_data_ptr<float>();
+    ASSERT_TRUE(cuda::serves_head_size(item.size));
+    ASSERT_EQ(cuda::attend_one(job, nullptr), cudaSuccess);
+    const auto seen = [&](const at::Tensor& x) {
+      return x.narrow(2, 0, item.tokens).to(at::kFloat);
+    };
+    const at::Tensor exact =
+        plain_attend(queries.to(at::kFloat), seen(keys), seen(values), {}, 0.1);
+    EXPECT_TRUE(is_near(out, exact)) << item.tokens << " tokens, heads of " << item.size;
+  }
+}
+
+}  // namespace
+}  // namespace haul::kernels

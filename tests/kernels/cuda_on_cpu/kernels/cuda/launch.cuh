@@ -1,0 +1,127 @@
+#pragma once
+
+// Stands for haul's launcher where the kernels' files are compiled for the CPU: the same names, and
+// those of the GPU's language that the kernels use. A block's threads are threads of the process,
+// blocks come one after another, and what a GPU does by warps waits at barriers.
+
+#include <algorithm>
+#include <barrier>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#undef __device__
+#undef __global__
+#undef __grid_constant__
+#undef __host__
+#undef __launch_bounds__
+#undef __shared__
+#define __device__
+#define __global__
+#define __grid_constant__
+#define __host__
+#define __launch_bounds__(...)
+#define __shared__ static
+
+namespace haul::kernels::cuda {
+
+struct Machine {
+  int processors = 3;
+  std::size_t shared = 100 << 10;
+};
+
+inline Machine current_machine() {
+  return {};
+}
+
+constexpr std::size_t kWarp = 32;
+
+struct Warp {
+  std::barrier<> barrier{kWarp};
+  float values[kWarp] = {};
+};
+
+struct Block {
+  std::barrier<> barrier;
+  std::vector<uint4> shared;
+  std::vector<std::unique_ptr<Warp>> warps;
+};
+
+inline thread_local dim3 blockDim, blockIdx, gridDim, threadIdx;
+inline thread_local Block* this_block = nullptr;
+
+inline void __syncthreads() {
+  this_block->barrier.arrive_and_wait();
+}
+
+inline float __shfl_xor_sync(unsigned, float value, int mask) {
+  Warp& warp = *this_block->warps[threadIdx.x / kWarp];
+  const std::size_t lane = threadIdx.x % kWarp;
+  warp.values[lane] = value;
+  warp.barrier.arrive_and_wait();
+  const float other = warp.values[lane ^ static_cast<std::size_t>(mask)];
+  warp.barrier.arrive_and_wait();
+  return other;
+}
+
+template <typename T>
+T __ldcg(const T* from) {
+  return *from;
+}
+template <typename T>
+T __ldcs(const T* from) {
+  return *from;
+}
+inline float __uint_as_float(unsigned bits) {
+  return std::bit_cast<float>(bits);
+}
+inline float rsqrtf(float value) {
+  return 1 / std::sqrt(value);
+}
+using std::min;
+
+inline void let_next_begin() {}
+inline void after_previous() {}
+inline uint4* dynamic_shared() {
+  return this_block->shared.data();
+}
+
+template <typename Job>
+void run_block(void (*kernel)(Job), const Job& job, dim3 grid, dim3 index, unsigned threads,
+               std::size_t shared) {
+  Block block{std::barrier<>(threads), std::vector<uint4>(shared / sizeof(uint4)), {}};
+  for (unsigned i = 0; i < threads / kWarp; ++i) block.warps.push_back(std::make_unique<Warp>());
+  std::vector<std::jthread> running;
+  for (unsigned thread = 0; thread < threads; ++thread) {
+    running.emplace_back([&, thread] {
+      this_block = &block;
+      blockDim = threads;
+      blockIdx = index;
+      gridDim = grid;
+      threadIdx = thread;
+      kernel(job);
+      block.barrier.arrive_and_drop();  // others may have further to go
+    });
+  }
+}
+
+template <typename Job>
+cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, std::size_t shared,
+                  cudaStream_t) {
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        run_block(kernel, job, grid, dim3(x, y, z), static_cast<unsigned>(threads), shared);
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+}  // namespace haul::kernels::cuda
