@@ -265,7 +265,8 @@ int main(int argc, char** argv) {
         row.cpu.push_back((cpu_seconds() - cpu) / gigabytes);
       }
     }
-    std::printf("chunk %d MiB, depth %d\n", static_cast<int>(options.chunk / kMiB), options.depth);
+    std::printf("chunk %d MiB, depth %d (0: as the reader has it)\n",
+                static_cast<int>(options.chunk / kMiB), options.depth);
     for (const Row& row : rows) {
       std::printf("%-36s %6.2f GB/s  %5.2f CPU s/GB\n", row.name, median(row.speeds),
                   median(row.cpu));

@@ -107,6 +107,7 @@ class Builder {
     find_files();
     make_slots();
     fill();
+    store_->finish_pinning();
     unshare();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
     if (any_marked_) forbid_moves();

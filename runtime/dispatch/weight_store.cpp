@@ -150,8 +150,14 @@ Bytes WeightStore::planned(const std::string& tier) const {
 
 Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned, const SharedPart& shared) {
   Reservation reservation = ledger(device).reserve(Tag::kWeights, size);
-  return *slabs_.emplace_back(
-      std::make_unique<Slab>(device, size, std::move(reservation), pinned, shared));
+  Slab& slab = *slabs_.emplace_back(
+      std::make_unique<Slab>(device, size, std::move(reservation), false, shared));
+  if (pinned && size > 0) slab.start_pinning();
+  return slab;
+}
+
+void WeightStore::finish_pinning() {
+  for (const std::unique_ptr<Slab>& slab : slabs_) slab->finish_pinning();
 }
 
 void WeightStore::add_kept(Bytes size) {

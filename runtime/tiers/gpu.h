@@ -4,6 +4,7 @@
 // part, and on a machine without a GPU, there are none, and what needs one throws
 // Error(kUnsupported). May be called from any thread.
 
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ void* allocate_on_gpu(int index, Bytes size);
 void free_on_gpu(int index, void* memory) noexcept;
 // Makes host memory fit for copies that run by themselves. Touches all of it.
 void pin(void* memory, Bytes size);
+// The same on a thread of its own. The memory may be written meanwhile.
+std::future<void> pin_beside(void* memory, Bytes size);
 void unpin(void* memory) noexcept;
 
 // A point in a GPU's work. Copies of it are the same point.

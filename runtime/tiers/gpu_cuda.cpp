@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <future>
 #include <thread>
 
 #include <c10/cuda/CUDAGuard.h>
@@ -103,6 +104,13 @@ void pin(void* memory, Bytes size) {
   touch(static_cast<std::byte*>(memory), size);
   check(cudaHostRegister(memory, size, cudaHostRegisterPortable),
         fmt::format("pinning {} of RAM", format_bytes(size)));
+}
+
+std::future<void> pin_beside(void* memory, Bytes size) {
+  return std::async(std::launch::async, [memory, size, gpu = c10::cuda::current_device()] {
+    const c10::cuda::CUDAGuard guard(gpu);
+    pin(memory, size);
+  });
 }
 
 void unpin(void* memory) noexcept {

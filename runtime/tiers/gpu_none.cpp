@@ -30,6 +30,9 @@ void free_on_gpu(int, void*) noexcept {}
 void pin(void*, Bytes) {
   refuse();
 }
+std::future<void> pin_beside(void*, Bytes) {
+  refuse();
+}
 void unpin(void*) noexcept {}
 
 GpuPoint point_of_current_stream(int) {

@@ -78,6 +78,16 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
   }
 }
 
+void Slab::start_pinning() {
+  pinning_ = pin_beside(data_, size_);
+}
+
+void Slab::finish_pinning() {
+  if (!pinning_.valid()) return;
+  pinning_.get();
+  pinned_ = true;
+}
+
 void Slab::unshare(const SharedPart& shared) {
   if (data_ != nullptr && !pinned_) map(data_, size_, MAP_PRIVATE | MAP_FIXED, shared);
 }
@@ -87,6 +97,10 @@ Slab::~Slab() {
   if (!device_.is_cpu()) {
     free_on_gpu(device_.index(), data_);
     return;
+  }
+  try {
+    finish_pinning();
+  } catch (...) {  // it is not pinned: nothing to undo
   }
   if (pinned_) unpin(data_);
   munmap(data_, size_);
