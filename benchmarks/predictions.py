@@ -4,18 +4,21 @@
 
 Measures the machine (`haul bench machine`), then runs models of random weights, which it makes in
 FOLDER, one case after another, each as a process of its own with a prompt that fills the context
-but for the tokens to come. NAME: only cases whose line has it. Answer: the machine is measured in
-under 30 s; tokens a second are within 10 % of what the plan says; the GPU's memory never holds more
-than the budget, and within 2 % of what the plan says.
+but for the tokens to come. NAME: only cases whose line has it. Memory is what the GPU has less of
+while such a process runs, the driver's part of it included. Answer: the machine is measured in under
+30 s; tokens a second are within 10 % of what the plan says; the process never holds more of the GPU
+than its budget, and within 2 % of what the plan says.
 """
 
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.pop(0)  # this folder: it has a tokenizers.py, which is not the one that transformers wants
+DRIVER = 512 << 20  # what a plan has for it, and for the process's context
 HAUL = os.path.abspath(os.environ.get("HAUL", "build/haul"))
 LLAMA = {"model_type": "llama", "vocab_size": 128256, "max_position_embeddings": 8192, "dtype": "bfloat16"}
 SHAPES = {
@@ -58,6 +61,30 @@ def checkpoint(folder, shape):
     return path, sum(sizes)
 
 
+class Watch:
+    """The most that the GPU has less of, from the beginning of a block to its end."""
+
+    def __enter__(self):
+        import torch
+        self.free = torch.cuda.mem_get_info
+        self.before = self.least = self.free()[0]
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+        return self
+
+    def look(self):
+        while not self.ended.wait(0.002):
+            self.least = min(self.least, self.free()[0])
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def peak(self):
+        return self.before - self.least
+
+
 def main():
     folder = os.path.abspath(sys.argv[1])
     os.makedirs(folder, exist_ok=True)
@@ -87,17 +114,18 @@ def main():
         budget = 0 if share is None else int(share * size)
         if budget:
             command += ["--max-memory", f"0={budget},cpu={3 * size}"]
-        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        with Watch() as watch:
+            run = subprocess.run(command, env=environment, capture_output=True, text=True)
         if run.returncode != 0:
             hold(False, f"{name}: {run.stderr.strip()[-400:]}")
             continue
         stats = json.loads(run.stdout.strip().splitlines()[-1])["stats"]
         planned, seen = stats["predicted"]["tokens_per_s"], stats["tokens_per_s"]
-        peak, memory = stats["peak"]["GPU 0"], stats["planned"]["GPU 0"]
+        peak, memory = watch.peak(), stats["planned"]["GPU 0"] + DRIVER
         print(f"{name:>34} {planned:>9.2f} {seen:>9.2f} {seen / planned:>6.2f}   {peak:>13} {peak / memory:>6.3f}",
               flush=True)
         hold(0.9 <= seen / planned <= 1.1, f"{name}: {seen:.2f} tokens/s, {planned:.2f} planned")
-        hold(0.98 <= peak / memory <= 1, f"{name}: {peak} bytes, {memory} planned")
+        hold(0.98 <= peak / memory <= 1.02, f"{name}: {peak} bytes, {memory} planned")
         hold(not budget or peak <= budget, f"{name}: {peak} bytes, the budget is {budget}")
     for failure in failures:
         print("MISSED:", failure)

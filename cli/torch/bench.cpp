@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "cli/torch/bench_system.h"
+#include "cli/torch/interrupt.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
 #include "core/base/terminal.h"
+#include "haul/error.h"
 #include "runtime/measure/machine.h"
 
 namespace haul::cli {
@@ -17,8 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMachineFooter =
-    R"(Plans rest on the machine's speeds. 'haul bench machine' measures them in some seconds and keeps
-them for every plan after that; without it they are guesses. Let nothing else run beside it.
+    R"(Plans rest on the machine's speeds. 'haul bench machine' measures them in under half a
+minute and keeps them for every plan after that; without it they are guesses. Let nothing else run
+beside it.
 
 Examples:
   haul bench machine
@@ -69,24 +72,33 @@ void print(const Profile& profile) {
     print_operations(name + ", bfloat16", gpu.operations);
     print_time(name + ", a call", gpu.call);
   }
-  if (!profile.gpus.empty()) {
+  if (!profile.gpus.empty() && profile.help_bandwidth > 0) {
     print_rate("RAM, by the CPU beside that", profile.help_bandwidth);
     print_rate("GPU 0, from RAM beside that", profile.help_link);
     print_time("the CPU waits for a call", profile.help_call);
-    print_time("from the GPU to the CPU", profile.hop);
   }
+  if (!profile.gpus.empty()) print_time("from the GPU to the CPU", profile.hop);
   print_rate("disk", profile.disk_bandwidth);
+}
+
+Profile measured(const runtime::MeasureOptions& options) {
+  try {
+    return runtime::measure_machine(options);
+  } catch (const Error&) {
+    end_if_interrupted();
+    throw;
+  }
 }
 
 void measure(const Flags& flags) {
   runtime::MeasureOptions options;
   options.folder = flags.folder;
-  if (core::stderr_is_terminal()) {
-    options.on_step = [](const std::string& what) {
-      fmt::print(stderr, "\r\x1b[Kmeasuring: {}", what);
-    };
-  }
-  const Profile profile = runtime::measure_machine(options);
+  catch_interrupt();  // so that the models' files go
+  options.on_step = [](const std::string& what) {
+    if (interrupted()) throw Error(ErrorKind::kResource, "interrupted");
+    if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[Kmeasuring: {}", what);
+  };
+  const Profile profile = measured(options);
   if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[K");
   const std::string text = write_profile(profile);
   const fs::path file = profile_path();

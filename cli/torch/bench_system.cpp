@@ -34,8 +34,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kPrompt = 32;
-// New tokens of an answer: so many that the first ones, when kernels are loaded, weigh little. The
-// peer takes its time, and its speed is steady.
+// New tokens of an answer: so many that the first ones, when kernels are loaded, weigh little, but
+// where each takes seconds. The peer takes its time, and its speed is steady.
 struct Lengths {
   std::int64_t on_gpu;
   std::int64_t on_cpu;
@@ -43,7 +43,7 @@ struct Lengths {
 };
 constexpr Lengths kResident{256, 64, 16};
 constexpr Lengths kFromRam{64, 32, 4};
-constexpr Lengths kFromDisk{4, 16, 2};  // each takes seconds
+constexpr Lengths kFromDisk{4, 16, 2};
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
 constexpr std::array<std::size_t, 9> kAtOnce{8, 16, 32, 48, 64, 96, 128, 192, 256};

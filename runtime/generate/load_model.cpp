@@ -214,12 +214,16 @@ bool lies_on_one_gpu(const LoadedModel::State& state) {
 
 // Its end is waited for where the future ends. What fails there fails again, and is told, where it
 // matters.
-std::future<void> rehearse_beside(const LoadedModel::State& state, Dtype dtype) {
+std::future<void> rehearse_beside(const LoadedModel::State& state, Dtype dtype, bool replayed) {
   const Dimensions& dimensions = state.dimensions();
   if (!state.device.is_cuda() || !dimensions.causal || dimensions.encoder_layers > 0) return {};
-  return std::async(std::launch::async, [&state, &dimensions, dtype] {
+  runtime::Rehearsal rehearsal{state.device, dtype, replayed};
+  for (const PlanDevice& planned : state.plan.devices) {
+    if (planned.device == gpu(state.device.index())) rehearsal.room = planned.activations;
+  }
+  return std::async(std::launch::async, [&state, &dimensions, rehearsal] {
     try {
-      runtime::rehearse(state.config, dimensions, state.device, dtype);
+      runtime::rehearse(state.config, dimensions, rehearsal);
     } catch (const std::exception&) {
     }
   });
@@ -286,16 +290,18 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
                state->context, planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
   state->device = input_device(state->plan);
-  const std::future<void> rehearsal = rehearse_beside(*state, dtype);
+  // What processes sum between layers cannot be recorded.
+  const bool whole =
+      state->layers.begin == 0 && state->layers.end == state->model->layers().size() && !share.sum;
+  const bool replayed =
+      options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state);
+  const std::future<void> rehearsal = rehearse_beside(*state, dtype, replayed);
   runtime::telling_lack_of_memory(*state, [&] {
     state->bytes_read =
         runtime::load_part(ModelRef(*state->model), files.checkpoint, state->plan, load, part).read;
     set_room_aside(state.get());
   });
-  // What processes sum between layers cannot be recorded.
-  const bool whole =
-      state->layers.begin == 0 && state->layers.end == state->model->layers().size() && !share.sum;
-  if (options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state)) {
+  if (replayed) {
     state->replayed = std::make_unique<runtime::ReplayedPass>(
         state->device,
         [at = state.get()](const models::Inputs& inputs) { return at->pass(inputs, {}); });

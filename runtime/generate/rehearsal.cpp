@@ -42,8 +42,11 @@ core::Json small(core::Json config, const Dimensions& d) {
 
 }  // namespace
 
-void rehearse(const core::Json& config, const Dimensions& dimensions, at::Device device,
-              Dtype dtype) {
+bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehearsal& rehearsal) {
+  const std::int64_t tokens =
+      dimensions.max_positions == 0 ? kPrompt : std::min(kPrompt, dimensions.max_positions - 1);
+  if (tokens < 1) return false;
+  const at::Device device = rehearsal.device;
   const c10::InferenceMode no_gradients;
   const core::Json own = small(config, dimensions);
   const Description description =
@@ -52,35 +55,41 @@ void rehearse(const core::Json& config, const Dimensions& dimensions, at::Device
     const EmptyWeights no_random_numbers;  // which are for whoever asked for a seed
     return models::make_model(core::ConfigReader(own, "a small model"), description);
   }();
+  Bytes bytes = 0;
+  for (const at::Tensor& weight : model->parameters()) {
+    bytes += byte_count(rehearsal.dtype, weight.sizes().vec());
+  }
+  if (bytes > rehearsal.room) return false;
   model->eval();
   const auto become = [](const at::Tensor& tensor, const at::Tensor& changed) {
     tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
   };
-  const auto options = at::TensorOptions(device).dtype(to_scalar_type(dtype));
+  const auto options = at::TensorOptions(device).dtype(to_scalar_type(rehearsal.dtype));
   for (const at::Tensor& weight : model->parameters()) {
     become(weight, at::zeros(weight.sizes(), options));
   }
   for (const at::Tensor& buffer : model->buffers()) become(buffer, buffer.to(device));
   std::vector<std::int64_t> windows = model->windows();
   windows.resize(1);
-  ModelCache cache(windows, kPrompt + 1);
+  ModelCache cache(windows, tokens + 1);
   const auto pass = [&](const models::Inputs& inputs) { return model->forward(inputs); };
   const auto ids = at::TensorOptions(device).dtype(at::kLong);
-  models::Inputs prompt{at::zeros({1, kPrompt}, ids)};
+  models::Inputs prompt{at::zeros({1, tokens}, ids)};
   prompt.cache = &cache;
   prompt.last = 1;
   at::Tensor logits = pass(prompt);
-  cache.advance(kPrompt);
-  if (device.is_cuda() && model->can_be_replayed() && cache.keeps_all()) {
+  cache.advance(tokens);
+  if (rehearsal.replayed && model->can_be_replayed() && cache.keeps_all()) {
     ReplayedPass replayed(device, pass);
     replayed.start(at::zeros({1, 1}, at::kLong), cache);
     replayed.take();
-    return;
+    return true;
   }
   models::Inputs token{logits.select(1, 0).argmax(1, true)};
   token.cache = &cache;
   token.last = 1;
   pass(token).argmax().item();
+  return true;
 }
 
 }  // namespace haul::runtime

@@ -7,14 +7,23 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/base/json.h"
+#include "haul/bytes.h"
 #include "haul/description.h"
 #include "haul/dtype.h"
 
 namespace haul::runtime {
 
+struct Rehearsal {
+  at::Device device;
+  Dtype dtype;
+  bool replayed = false;  // the token as a recorded pass, on a GPU
+  // Its weights take no more than this, which is free until the model itself runs; else there is
+  // none.
+  Bytes room = 0;
+};
+
 // Runs a prompt and a token through a decoder of this config whose layers are few and narrow, with
-// heads as they are in `dimensions`. Throws what making or running a model throws.
-void rehearse(const core::Json& config, const Dimensions& dimensions, at::Device device,
-              Dtype dtype);
+// heads as they are in `dimensions`. Throws what making or running a model throws. Whether it ran.
+bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehearsal& rehearsal);
 
 }  // namespace haul::runtime

@@ -201,11 +201,10 @@ Profile measure_machine(const MeasureOptions& options) {
     profile.gpu = gpu;
     profile.hop = hop_seconds(device);
     options.on_step("the CPU beside the GPU");
-    if (const auto help = models.helped(gpu.link_bandwidth)) {
-      profile.help_bandwidth = help->bandwidth;
-      profile.help_link = help->link;
-      profile.help_call = help->call;
-    }
+    const HelpSpeed help = models.helped(gpu.link_bandwidth).value_or(HelpSpeed{});
+    profile.help_bandwidth = help.bandwidth;
+    profile.help_link = help.link;
+    profile.help_call = help.call;
   }
   options.on_step("disk");
   const std::unique_ptr<Slab> memory = host_memory(ledger, kHost, false);

@@ -1,9 +1,9 @@
 #pragma once
 
 // Measures what the planner's predictions rest on, by the code that will do the work: how fast this
-// machine reads RAM and disk, multiplies, and feeds its GPUs. Takes some seconds, 2 GB of RAM and
-// of disk for a moment, and up to 2 GB of each GPU. One thread; the machine should have nothing
-// else to do.
+// machine reads RAM and disk, multiplies, and feeds its GPUs. Takes up to half a minute, meanwhile
+// some 3 GB of RAM and of disk, and up to 2 GB of each GPU. One thread; the machine should have
+// nothing else to do.
 
 #include <filesystem>
 #include <functional>

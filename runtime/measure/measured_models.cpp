@@ -1,11 +1,15 @@
 #include "runtime/measure/measured_models.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -26,6 +30,7 @@ constexpr std::int64_t kPrompt = 8;
 constexpr std::int64_t kTokens = 48;
 constexpr std::int64_t kTokensOnCpu = 8;
 constexpr double kCallsOfALayer = 9;
+constexpr double kLeastSeconds = 1e-6;  // so that noise makes nothing infinitely fast
 
 // A decoder whose layers are nearly all of it.
 core::Json config_of(std::int64_t width, std::int64_t inner, std::int64_t layers) {
@@ -43,6 +48,26 @@ core::Json config_of(std::int64_t width, std::int64_t inner, std::int64_t layers
           {"tie_word_embeddings", false},
           {"eos_token_id", nullptr},
           {"torch_dtype", "bfloat16"}};
+}
+
+constexpr std::string_view kPrefix = "haul-models-";
+
+// What processes that were killed have left.
+void remove_leftovers(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const int process = std::atoi(name.c_str() + kPrefix.size());
+    if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+fs::path fresh_folder(const fs::path& folder) {
+  remove_leftovers(folder);
+  return folder / fmt::format("{}{}", kPrefix, ::getpid());
 }
 
 Plan plan_of(const Description& description, Device device, Device layers) {
@@ -103,14 +128,14 @@ ModelSpeed solve(const Run& large, const Run& small) {
 }  // namespace
 
 MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
-    : folder_(folder / fmt::format("haul-models-{}", ::getpid())),
-      large_(make(folder_ / "large", 4096, 14336, large ? 3 : 2)),
-      small_(make(folder_ / "small", 1024, 3584, large ? 24 : 12)),
-      least_(make(folder_ / "least", 256, 512, 1)) {}
+    : folder_(fresh_folder(folder)),
+      large_(make(folder_.path / "large", 4096, 14336, large ? 3 : 2)),
+      small_(make(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
+      least_(make(folder_.path / "least", 256, 512, 1)) {}
 
-MeasuredModels::~MeasuredModels() {
+MeasuredModels::Folder::~Folder() {
   std::error_code ignored;
-  fs::remove_all(folder_, ignored);
+  fs::remove_all(path, ignored);
 }
 
 MeasuredModels::Model MeasuredModels::make(const fs::path& folder, std::int64_t width,
@@ -130,7 +155,7 @@ ModelSpeed MeasuredModels::resident(Device device) const {
   const double least = seconds(least_);
   const auto beyond = [&](const Model& model) {
     return Run{model.bytes - least_.bytes, model.calls - least_.calls,
-               std::max(1e-9, seconds(model) - least)};
+               std::max(kLeastSeconds, seconds(model) - least)};
   };
   return solve(beyond(large_), beyond(small_));
 }
@@ -156,8 +181,8 @@ std::optional<HelpSpeed> MeasuredModels::helped(double link) const {
     const double together = (large_.bytes + waited) / (speed.bandwidth + link);
     const double middle = std::clamp(1 - together * link / large_.bytes, 0.1, 0.9);
     large.cpu_share = middle + 0.05;
-    speed.bandwidth = large.cpu_share * large_.bytes /
-                      (seconds_of(large_.folder, large) - large_.calls * speed.call);
+    const double multiplied = seconds_of(large_.folder, large) - large_.calls * speed.call;
+    speed.bandwidth = large.cpu_share * large_.bytes / std::max(kLeastSeconds, multiplied);
     large.cpu_share = middle - 0.07;
     speed.link =
         std::min(link, (1 - large.cpu_share) * large_.bytes / seconds_of(large_.folder, large));

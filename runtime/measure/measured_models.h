@@ -1,10 +1,11 @@
 #pragma once
 
 // How fast models run, by running some: decoders of random weights, a large one and a small one,
-// whose difference tells what a call takes beside the bytes that it reads.
+// whose difference tells what a call takes beside the bytes that it reads, and one with hardly any.
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "haul/device_map.h"
 #include "haul/plan.h"
@@ -24,11 +25,8 @@ struct HelpSpeed {
 
 class MeasuredModels {
  public:
-  // Writes their files, up to 2 GB, and removes them at its end. `large`: for GPUs.
+  // Writes their files, up to 2 GB, which go with it. `large`: for GPUs.
   MeasuredModels(const std::filesystem::path& folder, bool large);
-  MeasuredModels(const MeasuredModels&) = delete;
-  MeasuredModels& operator=(const MeasuredModels&) = delete;
-  ~MeasuredModels();
 
   // Where all of a model lies on a device that computes it.
   ModelSpeed resident(Device device) const;
@@ -37,6 +35,14 @@ class MeasuredModels {
   std::optional<HelpSpeed> helped(double link) const;
 
  private:
+  struct Folder {
+    explicit Folder(std::filesystem::path where) : path(std::move(where)) {}
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder();
+
+    std::filesystem::path path;
+  };
   struct Model {
     std::filesystem::path folder;
     Description description;
@@ -48,7 +54,7 @@ class MeasuredModels {
                     std::int64_t layers);
   HelpSpeed from_the_cpu(const Plan& large, const Plan& small, double share) const;
 
-  std::filesystem::path folder_;
+  Folder folder_;  // goes also where a model could not be made
   Model large_;
   Model small_;
   Model least_;  // of which a token takes what every token takes
