@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include "kernels/column_products.h"
 #include "kernels/own_ops.h"
 #include "kernels/row_products.h"
 
@@ -43,28 +44,37 @@ void finish_part(const Finish& finish, const Part& part, float* products, T* out
   }
 }
 
+// Columns that a thread takes at least, where a weight lies by input: it reads so many of each row.
+constexpr std::int64_t kLeastColumns = 128;
+
 template <typename T>
-void fill(const at::Tensor& vectors, const at::Tensor& matrix, const Finish& finish,
+void fill(const at::Tensor& vectors, const at::Tensor& matrix, Lies lies, const Finish& finish,
           at::Tensor& products, at::Tensor& out) {
-  const std::int64_t width = matrix.size(1);
-  const std::int64_t height = matrix.size(0);
+  const bool by_output = lies == Lies::kByOutput;
+  const std::int64_t width = matrix.size(by_output ? 1 : 0);
+  const std::int64_t height = matrix.size(by_output ? 0 : 1);
   const std::int64_t count = vectors.numel() / width;
-  const Rows rows{std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16,
-                  matrix.const_data_ptr(), static_cast<std::size_t>(width), 0, 0};
-  const std::int64_t grain =
-      std::max<std::int64_t>(8, kPartBytes / (width * matrix.element_size()));
+  const WeightType type = std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16;
+  const std::int64_t grain = std::max<std::int64_t>(by_output ? 8 : kLeastColumns,
+                                                    kPartBytes / (width * matrix.element_size()));
   const float* const from = vectors.const_data_ptr<float>();
   auto* const sums = products.mutable_data_ptr<float>();
   auto* const to = out.mutable_data_ptr<T>();
-  at::parallel_for(0, height, grain, [&](std::int64_t begin, std::int64_t end) {
-    Rows some = rows;
-    some.begin = static_cast<std::size_t>(begin);
-    some.end = static_cast<std::size_t>(end);
-    row_products(some, from, static_cast<std::size_t>(count), sums,
-                 static_cast<std::size_t>(height));
+  at::parallel_for(0, height, grain, [&](std::int64_t first, std::int64_t last) {
+    const auto begin = static_cast<std::size_t>(first);
+    const auto end = static_cast<std::size_t>(last);
+    const auto many = static_cast<std::size_t>(count);
+    const auto in = static_cast<std::size_t>(width);
+    const auto stride = static_cast<std::size_t>(height);
+    if (by_output) {
+      row_products({type, matrix.const_data_ptr(), in, begin, end, true}, from, many, sums, stride);
+    } else {
+      column_products({type, matrix.const_data_ptr(), in, stride, begin, end}, from, many, sums,
+                      stride);
+    }
     for (std::int64_t v = 0; v < count; ++v) {
-      const std::int64_t at = v * height + begin;
-      finish_part(finish, {at, begin, end - begin}, sums + at, to + at);
+      const std::int64_t at = v * height + first;
+      finish_part(finish, {at, first, last - first}, sums + at, to + at);
     }
   });
 }
@@ -73,25 +83,35 @@ at::Tensor floats_or_nothing(const at::Tensor& x) {
   return x.defined() ? as_floats(x) : x;
 }
 
+at::Tensor arranged(const at::Tensor& vectors) {
+  at::Tensor result = at::empty(vectors.sizes(), vectors.options());
+  const auto width = static_cast<std::size_t>(vectors.size(-1));
+  arrange(vectors.const_data_ptr<float>(), width, static_cast<std::size_t>(vectors.numel()) / width,
+          result.mutable_data_ptr<float>());
+  return result;
+}
+
 }  // namespace
 
 bool are_few_rows(const at::Tensor& x) {
   return x.numel() <= static_cast<std::int64_t>(kMostVectors) * x.size(-1);
 }
 
-at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish) {
-  const at::Tensor vectors = as_floats(x);
+at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish,
+                    Lies lies) {
+  at::Tensor vectors = as_floats(x);
   const at::Tensor matrix = weight.contiguous();
   const Finish in_floats{floats_or_nothing(finish.bias), floats_or_nothing(finish.residual),
                          floats_or_nothing(finish.gate), finish.curve};
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = weight.size(0);
+  sizes.back() = weight.size(lies == Lies::kByOutput ? 0 : 1);
   at::Tensor out = at::empty(sizes, x.options());
   if (x.scalar_type() == at::kFloat) {
-    fill<float>(vectors, matrix, in_floats, out, out);
+    fill<float>(vectors, matrix, lies, in_floats, out, out);
   } else {
     at::Tensor products = at::empty(sizes, vectors.options());
-    fill<at::BFloat16>(vectors, matrix, in_floats, products, out);
+    if (lies == Lies::kByOutput) vectors = arranged(vectors);
+    fill<at::BFloat16>(vectors, matrix, lies, in_floats, products, out);
   }
   return out;
 }

@@ -3,6 +3,8 @@
 // Products of a weight with a few rows, which is what decoding asks for, and what follows them in
 // the same go: at the speed of memory.
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 #include "kernels/row_math.h"
@@ -18,8 +20,15 @@ struct Finish {
 
 bool are_few_rows(const at::Tensor& x);
 
-// x (…, in) times weight (out, in), finished. Tensors of one dtype, F32 or BF16, on the CPU.
+// How a weight lies.
+enum class Lies : std::uint8_t {
+  kByOutput,  // (out, in)
+  kByInput,   // (in, out)
+};
+
+// x (…, in) times weight, finished. Tensors of one dtype, F32 or BF16, on the CPU.
 // REQUIRES: are_few_rows(x).
-at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish);
+at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish,
+                    Lies lies = Lies::kByOutput);
 
 }  // namespace haul::kernels

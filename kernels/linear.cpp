@@ -110,6 +110,13 @@ at::Tensor own_gated_linear(const at::Tensor& x, const at::Tensor& weight, const
                   {bias.value_or(at::Tensor()), at::Tensor(), gate, static_cast<Curve>(curve)});
 }
 
+at::Tensor own_conv1d(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                      const Optional& residual) {
+  return few_rows(x, weight,
+                  {bias.value_or(at::Tensor()), residual.value_or(at::Tensor()), at::Tensor()},
+                  Lies::kByInput);
+}
+
 // On GPUs a weight that is fetched goes through haul::products, with which the CPU may help.
 bool has_own_linear(const at::Tensor& x, const LinearWeights& layer, const at::Tensor& other) {
   if (!has_own_ops({&x, &layer.weight, &layer.bias, &other})) return false;
@@ -124,6 +131,7 @@ bool are_at_hand(const at::Tensor& x, const LinearWeights& layer) {
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def("products(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
   library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
+  library.def("conv1d(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
   library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
   library.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
@@ -133,11 +141,13 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("linear", own_linear);
+  library.impl("conv1d", own_conv1d);
   library.impl("gated_linear", own_gated_linear);
 }
 TORCH_LIBRARY_IMPL(haul, Autograd, library) {
   library.impl("products", torch::CppFunction::makeFallthrough());
   library.impl("linear", torch::CppFunction::makeFallthrough());
+  library.impl("conv1d", torch::CppFunction::makeFallthrough());
   library.impl("gated_linear", torch::CppFunction::makeFallthrough());
   library.impl("linears", torch::CppFunction::makeFallthrough());
   library.impl("gated_pair", torch::CppFunction::makeFallthrough());
@@ -160,6 +170,25 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
   const at::Tensor result = are_products(x, layer[0])
                                 ? call_layers("haul::products", x, layer).front()
                                 : at::linear(x, weight, optional(bias));
+  return residual.defined() ? residual + result : result;
+}
+
+at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  const at::Tensor& residual) {
+  if (!x.is_cpu() || !are_few_rows(x) || !has_own_ops({&x, &weight, &bias, &residual})) {
+    return plain_conv1d(x, weight, bias, residual);
+  }
+  static const auto op = own_op<decltype(own_conv1d)>("haul::conv1d");
+  return op.call(x, weight, optional(bias), optional(residual));
+}
+
+at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        const at::Tensor& residual) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(1);
+  const at::Tensor result =
+      (bias.defined() ? at::addmm(bias, rows, weight) : at::mm(rows, weight)).view(sizes);
   return residual.defined() ? residual + result : result;
 }
 

@@ -18,6 +18,13 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {},
                         const at::Tensor& residual = {});
 
+// The same of a weight that lies the other way round, (in, out). By the operator haul::conv1d where
+// that serves: on the CPU, few rows.
+at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  const at::Tensor& residual = {});
+at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        const at::Tensor& residual = {});
+
 // curve(gate) * linear(x, weight, bias), by the operator haul::gated_linear where that serves.
 // `gate` is (…, out).
 at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -1,5 +1,9 @@
 #include "kernels/row_products.h"
 
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
 #include "kernels/targets.h"
 
 // Highway compiles this file once for each instruction set.
@@ -18,24 +22,95 @@ namespace {
 
 // A row from its beginning to its end, then the next: memory is fastest when it is read in order.
 // For the vectors after the first a row comes from the cache.
-template <typename T>
-void all_rows(const Rows& rows, const float* vectors, std::size_t count, float* out,
-              std::size_t stride) {
+template <typename T, typename Product>
+HWY_INLINE void all_rows(const Rows& rows, const float* vectors, std::size_t count, float* out,
+                         std::size_t stride, const Product& product_of) {
   const T* const matrix = static_cast<const T*>(rows.matrix);
   for (std::size_t r = rows.begin; r < rows.end; ++r) {
     for (std::size_t v = 0; v < count; ++v) {
-      out[v * stride + r] = product(matrix + r * rows.width, vectors + v * rows.width, rows.width);
+      out[v * stride + r] =
+          product_of(matrix + r * rows.width, vectors + v * rows.width, rows.width);
     }
+  }
+}
+
+// body(0), body(1), … of numbers that the compiler knows: it keeps arrays in registers only then.
+template <typename Body, std::size_t... kNumbers>
+HWY_INLINE void each_of(std::index_sequence<kNumbers...>, const Body& body) {
+  (body(std::integral_constant<std::size_t, kNumbers>()), ...);
+}
+template <std::size_t kCount, typename Body>
+HWY_INLINE void each(const Body& body) {
+  each_of(std::make_index_sequence<kCount>(), body);
+}
+
+constexpr std::size_t kSteps = 4;  // of two vectors each, by sums of their own
+
+// A BF16 is the upper half of a float: of two in a word the second is there as it is, and the first
+// is a shift away, which is less than widening them one after the other takes.
+HWY_INLINE float arranged_product(const hwy::bfloat16_t* HWY_RESTRICT row,
+                                  const float* HWY_RESTRICT vector, std::size_t width) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> words;
+  const hn::Repartition<std::uint16_t, Floats> halves;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto upper = hn::Set(words, 0xFFFF0000U);
+  hn::Vec<Floats> evens[kSteps];
+  hn::Vec<Floats> odds[kSteps];
+  each<kSteps>([&](auto s) { evens[s] = odds[s] = hn::Zero(d); });
+  const auto add = [&](auto s, std::size_t at) {
+    const auto both =
+        hn::BitCast(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(row + at)));
+    const auto even = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    const auto odd = hn::BitCast(d, hn::And(both, upper));
+    evens[s] = hn::MulAdd(even, hn::LoadU(d, vector + at), evens[s]);
+    odds[s] = hn::MulAdd(odd, hn::LoadU(d, vector + at + lanes), odds[s]);
+  };
+  std::size_t i = 0;
+  for (; i + kSteps * 2 * lanes <= width; i += kSteps * 2 * lanes) {
+    const auto* const ahead = reinterpret_cast<const std::uint8_t*>(row + i) + kAhead;
+    for (std::size_t byte = 0; byte < kSteps * 2 * lanes * sizeof(*row); byte += kLine) {
+      hwy::Prefetch(ahead + byte);
+    }
+    each<kSteps>([&](auto s) { add(s, i + s * 2 * lanes); });
+  }
+  for (; i + 2 * lanes <= width; i += 2 * lanes) {
+    add(std::integral_constant<std::size_t, 0>(), i);
+  }
+  for (; i < width; i += lanes) {
+    const std::size_t rest = std::min(lanes, width - i);
+    evens[0] = hn::MulAdd(load_rest(d, row + i, rest), load_rest(d, vector + i, rest), evens[0]);
+  }
+  auto sum = hn::Add(evens[0], odds[0]);
+  each<kSteps - 1>([&](auto s) { sum = hn::Add(sum, hn::Add(evens[s + 1], odds[s + 1])); });
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+void arrange_here(const float* vectors, std::size_t width, std::size_t count, float* out) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t v = 0; v < count; ++v, vectors += width, out += width) {
+    std::size_t i = 0;
+    for (; i + 2 * lanes <= width; i += 2 * lanes) {
+      hn::Vec<Floats> even;
+      hn::Vec<Floats> odd;
+      hn::LoadInterleaved2(d, vectors + i, even, odd);
+      hn::StoreU(even, d, out + i);
+      hn::StoreU(odd, d, out + i + lanes);
+    }
+    std::copy(vectors + i, vectors + width, out + i);
   }
 }
 
 void row_products_here(const Rows& rows, const float* vectors, std::size_t count, float* out,
                        std::size_t stride) {
-  switch (rows.type) {
-    case WeightType::kF32:
-      return all_rows<float>(rows, vectors, count, out, stride);
-    case WeightType::kBF16:
-      return all_rows<hwy::bfloat16_t>(rows, vectors, count, out, stride);
+  using Half = hwy::bfloat16_t;
+  if (rows.type == WeightType::kF32) {
+    all_rows<float>(rows, vectors, count, out, stride, product<float>);
+  } else if (rows.arranged) {
+    all_rows<Half>(rows, vectors, count, out, stride, arranged_product);
+  } else {
+    all_rows<Half>(rows, vectors, count, out, stride, product<Half>);
   }
 }
 
@@ -48,10 +123,15 @@ HWY_AFTER_NAMESPACE();
 namespace haul::kernels {
 
 HWY_EXPORT(row_products_here);
+HWY_EXPORT(arrange_here);
 
 void row_products(const Rows& rows, const float* vectors, std::size_t count, float* out,
                   std::size_t stride) {
   HWY_DYNAMIC_DISPATCH(row_products_here)(rows, vectors, count, out, stride);
+}
+
+void arrange(const float* vectors, std::size_t width, std::size_t count, float* out) {
+  HWY_DYNAMIC_DISPATCH(arrange_here)(vectors, width, count, out);
 }
 
 }  // namespace haul::kernels

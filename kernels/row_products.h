@@ -20,11 +20,16 @@ struct Rows {
   std::size_t width = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
+  bool arranged = false;  // of BF16: the vectors are as arrange() has them
 };
 
 // out[v * stride + r] = row r times vectors[v * width …], for v < count <= kMostVectors. Sums are
 // float32.
 void row_products(const Rows& rows, const float* vectors, std::size_t count, float* out,
                   std::size_t stride);
+
+// The vectors in the order in which this CPU multiplies them fastest with BF16. `out`, another
+// place, has as many numbers.
+void arrange(const float* vectors, std::size_t width, std::size_t count, float* out);
 
 }  // namespace haul::kernels

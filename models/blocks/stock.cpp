@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
@@ -63,6 +64,21 @@ at::Tensor QuickLinearImpl::gated_by(QuickLinearImpl& gate, const Activation& ac
   return act(gate.forward(x)) * kernels::linear(x, weight, bias);
 }
 
+Conv1DImpl::Conv1DImpl(std::int64_t in, std::int64_t out) {
+  weight_ = register_parameter("weight", at::empty({in, out}));
+  bias_ = register_parameter("bias", at::empty({out}));
+}
+
+at::Tensor Conv1DImpl::forward(const at::Tensor& x) const {
+  if (is_spread()) return whole(kernels::conv1d(x, weight_, {}), bias_);
+  return kernels::conv1d(x, weight_, bias_);
+}
+
+at::Tensor Conv1DImpl::added_to(const at::Tensor& residual, const at::Tensor& x) const {
+  if (is_spread()) return residual + forward(x);
+  return kernels::conv1d(x, weight_, bias_, residual);
+}
+
 std::vector<at::Tensor> through_each(const at::Tensor& x,
                                      std::initializer_list<SharingLinear> layers) {
   std::vector<kernels::LinearWeights> weights;
@@ -75,6 +91,11 @@ SharingLinear linear(const ModuleSpec& parent, std::string_view name) {
   const Shape& weight = weight_of(spec);
   return SharingLinear(
       torch::nn::LinearOptions(weight[1], weight[0]).bias(spec.parameters.size() > 1));
+}
+
+Conv1D conv1d(const ModuleSpec& parent, std::string_view name) {
+  const Shape& weight = weight_of(child(parent, name));
+  return Conv1D(weight[0], weight[1]);
 }
 
 SharingEmbedding embedding(const ModuleSpec& parent, std::string_view name) {

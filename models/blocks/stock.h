@@ -54,6 +54,19 @@ std::vector<at::Tensor> through_each(const at::Tensor& x,
                                      std::initializer_list<SharingLinear> layers);
 using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImpl>>;
 
+// A linear layer whose weight lies the other way round: (in, out).
+class Conv1DImpl : public torch::nn::Module, public PartOfSum {
+ public:
+  Conv1DImpl(std::int64_t in, std::int64_t out);
+  at::Tensor forward(const at::Tensor& x) const;
+  // residual + forward(x)
+  at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+TORCH_MODULE(Conv1D);
+
 // A norm without mean and bias, in float32 inside.
 class RmsNormImpl : public torch::nn::Module {
  public:
@@ -69,6 +82,7 @@ TORCH_MODULE(RmsNorm);
 
 // The child of that name, as its parameters are.
 SharingLinear linear(const ModuleSpec& parent, std::string_view name);
+Conv1D conv1d(const ModuleSpec& parent, std::string_view name);
 SharingEmbedding embedding(const ModuleSpec& parent, std::string_view name);
 torch::nn::LayerNorm layer_norm(const ModuleSpec& parent, std::string_view name, double epsilon);
 RmsNorm rms_norm(const ModuleSpec& parent, std::string_view name, double epsilon);

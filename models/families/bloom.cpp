@@ -45,13 +45,14 @@ class BloomAttentionImpl : public torch::nn::Module {
     dense_ = register_module("dense", linear(spec, "dense"));
   }
 
-  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+  // Added to the residual.
+  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x, const Pass& pass) {
     const at::Tensor fused = query_key_value_(x);
     const auto parts =
         fused.view({x.size(0), x.size(1), -1, 3, head_size_}).permute({3, 0, 2, 1, 4}).unbind(0);
     KeysValues seen{parts[1], parts[2]};
     if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
-    return dense_(attend(parts[0], seen, pass.mask));
+    return dense_->added_to(residual, attend(parts[0], seen, pass.mask));
   }
 
  private:
@@ -68,7 +69,10 @@ class BloomMLPImpl : public torch::nn::Module {
     down_ = register_module("dense_4h_to_h", linear(spec, "dense_4h_to_h"));
   }
 
-  at::Tensor forward(const at::Tensor& x) { return down_(act_(up_(x))); }
+  // Added to the residual.
+  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x) {
+    return down_->added_to(residual, act_(up_(x)));
+  }
 
  private:
   Activation act_ = activation("gelu_new");
@@ -93,9 +97,9 @@ class BloomBlockImpl : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
     const at::Tensor normed = input_layernorm_(x);
-    const at::Tensor attended = (after_norm_ ? normed : x) + self_attention_(normed, pass);
+    const at::Tensor attended = self_attention_(after_norm_ ? normed : x, normed, pass);
     const at::Tensor again = post_attention_layernorm_(attended);
-    return (after_norm_ ? again : attended) + mlp_(again);
+    return mlp_(after_norm_ ? again : attended, again);
   }
 
  private:

@@ -1,8 +1,6 @@
 #include <array>
 #include <cmath>
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <torch/nn/modules/container/modulelist.h>
 
 #include "haul/error.h"
@@ -15,27 +13,6 @@
 
 namespace haul::models {
 namespace {
-
-// A linear layer whose weight lies the other way round: (in, out).
-class Conv1DImpl : public torch::nn::Module, public PartOfSum {
- public:
-  Conv1DImpl(const ModuleSpec& parent, std::string_view name) {
-    const Shape& shape = child(parent, name).parameters.at(0).shape;
-    weight_ = register_parameter("weight", at::empty(shape));
-    bias_ = register_parameter("bias", at::empty({shape[1]}));
-  }
-
-  at::Tensor forward(const at::Tensor& x) const {  // (B, T, in) to (B, T, out)
-    const at::Tensor rows = x.reshape({-1, x.size(-1)});
-    const at::Tensor result =
-        is_spread() ? whole(rows.mm(weight_), bias_) : at::addmm(bias_, rows, weight_);
-    return result.view({x.size(0), x.size(1), weight_.size(1)});
-  }
-
- private:
-  at::Tensor weight_, bias_;
-};
-TORCH_MODULE(Conv1D);
 
 struct Pass {
   AttentionMask mask;
@@ -53,16 +30,17 @@ class GPT2AttentionImpl : public torch::nn::Module {
     if (config.flag("scale_attn_by_inverse_layer_idx", false)) {
       scale_ /= static_cast<double>(layer + 1);
     }
-    c_attn_ = register_module("c_attn", Conv1D(spec, "c_attn"));
-    c_proj_ = register_module("c_proj", Conv1D(spec, "c_proj"));
+    c_attn_ = register_module("c_attn", conv1d(spec, "c_attn"));
+    c_proj_ = register_module("c_proj", conv1d(spec, "c_proj"));
   }
 
-  at::Tensor forward(const at::Tensor& x, const Pass& pass) {
+  // Added to the residual.
+  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x, const Pass& pass) {
     const std::vector<at::Tensor> parts = c_attn_(x).chunk(3, -1);
     const at::Tensor queries = split_heads(parts[0], head_size_);
     KeysValues seen{split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)};
     if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
-    return c_proj_(attend(queries, seen, pass.mask, scale_));
+    return c_proj_->added_to(residual, attend(queries, seen, pass.mask, scale_));
   }
 
  private:
@@ -77,11 +55,14 @@ class GPT2MLPImpl : public torch::nn::Module {
  public:
   GPT2MLPImpl(const core::ConfigReader& config, const ModuleSpec& spec)
       : act_(activation(config.text("activation_function", "gelu_new"))) {
-    c_fc_ = register_module("c_fc", Conv1D(spec, "c_fc"));
-    c_proj_ = register_module("c_proj", Conv1D(spec, "c_proj"));
+    c_fc_ = register_module("c_fc", conv1d(spec, "c_fc"));
+    c_proj_ = register_module("c_proj", conv1d(spec, "c_proj"));
   }
 
-  at::Tensor forward(const at::Tensor& x) { return c_proj_(act_(c_fc_(x))); }
+  // Added to the residual.
+  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x) {
+    return c_proj_->added_to(residual, act_(c_fc_(x)));
+  }
 
  private:
   Activation act_;
@@ -101,8 +82,8 @@ class GPT2BlockImpl : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    const at::Tensor attended = x + attn_(ln_1_(x), pass);
-    return attended + mlp_(ln_2_(attended));
+    const at::Tensor attended = attn_(x, ln_1_(x), pass);
+    return mlp_(attended, ln_2_(attended));
   }
 
  private:

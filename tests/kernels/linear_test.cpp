@@ -65,17 +65,19 @@ TEST(Linear, GivesWhatTorchsGives) {
 }
 
 TEST(Linear, OfFewRowsGivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
-  const at::Tensor x = at::randn({4, 577});
-  const at::Tensor weight = at::randn({1001, 577});
   const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const at::Tensor alone = kernels::linear(x, weight);
-  at::set_num_threads(2);
-  EXPECT_TRUE(kernels::linear(x, weight).equal(alone));
-  at::set_num_threads(before);
-  for (std::int64_t row = 0; row < 4; ++row) {
-    const at::Tensor one = kernels::linear(x.narrow(0, row, 1), weight);
-    EXPECT_TRUE(one.equal(alone.narrow(0, row, 1)));
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({4, 577}).to(type);
+    const at::Tensor weight = at::randn({1001, 577}).to(type);
+    at::set_num_threads(1);
+    const at::Tensor alone = kernels::linear(x, weight);
+    at::set_num_threads(2);
+    EXPECT_TRUE(kernels::linear(x, weight).equal(alone));
+    at::set_num_threads(before);
+    for (std::int64_t row = 0; row < 4; ++row) {
+      const at::Tensor one = kernels::linear(x.narrow(0, row, 1), weight);
+      EXPECT_TRUE(one.equal(alone.narrow(0, row, 1)));
+    }
   }
 }
 
@@ -89,6 +91,54 @@ TEST(Linear, AddsAResidualAsASumAfterItWould) {
       const at::Tensor found = kernels::linear(x, weight, bias, residual);
       EXPECT_EQ(found.sizes(), residual.sizes());
       EXPECT_TRUE(found.equal(residual + kernels::linear(x, weight, bias)));
+    }
+  }
+}
+
+// A weight that lies the other way round gives what it gives turned.
+TEST(Conv1d, GivesWhatALinearLayerGives) {
+  at::manual_seed(9);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t rows : {1, 2, 4, 5}) {
+      for (const std::int64_t width : {1, 7, 16, 33, 1000}) {
+        for (const std::int64_t height : {1, 3, 8, 17, 300, 4101}) {
+          const at::Tensor x = at::randn({1, rows, width}).to(type);
+          const at::Tensor weight = at::randn({width, height}).to(type);
+          const at::Tensor bias = at::randn({height}).to(type);
+          const at::Tensor found = kernels::conv1d(x, weight, bias);
+          EXPECT_EQ(found.scalar_type(), type);
+          EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, rows, height}));
+          if (rows > 4) {
+            EXPECT_TRUE(found.equal(plain_conv1d(x, weight, bias)));
+            continue;
+          }
+          const at::Tensor turned = weight.t();
+          const at::Tensor exact =
+              plain_linear(x.to(at::kDouble), turned.to(at::kDouble), bias.to(at::kDouble), {});
+          const at::Tensor away = (found.to(at::kDouble) - exact).abs();
+          ASSERT_TRUE((away <= tolerance(x, turned, exact)).all().item<bool>())
+              << rows << " x " << width << " x " << height;
+        }
+      }
+    }
+  }
+}
+
+TEST(Conv1d, GivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
+  const int before = at::get_num_threads();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({4, 577}).to(type);
+    const at::Tensor weight = at::randn({577, 1001}).to(type);
+    const at::Tensor residual = at::randn({4, 1001}).to(type);
+    at::set_num_threads(1);
+    const at::Tensor alone = kernels::conv1d(x, weight, {}, residual);
+    at::set_num_threads(2);
+    EXPECT_TRUE(kernels::conv1d(x, weight, {}, residual).equal(alone));
+    EXPECT_TRUE((residual + kernels::conv1d(x, weight, {})).equal(alone));
+    at::set_num_threads(before);
+    for (std::int64_t row = 0; row < 4; ++row) {
+      EXPECT_TRUE(kernels::conv1d(x.narrow(0, row, 1), weight, {}, residual.narrow(0, row, 1))
+                      .equal(alone.narrow(0, row, 1)));
     }
   }
 }
