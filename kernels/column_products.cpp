@@ -23,30 +23,19 @@ constexpr std::size_t kTogether = 16;
 // Sums that stay in the first cache, for all vectors.
 constexpr std::size_t kPanel = 4096;
 
-// Two vectors of sums, of neighbours: as they lie, or of BF16 the even ones and the odd ones, which
-// a word has as its two halves.
+// Two vectors of neighbours: as they lie, or of BF16 the even ones and the odd ones.
 template <typename T>
-struct Pair {
-  static HWY_INLINE void add(const T* from, hn::Vec<Floats> factor, hn::Vec<Floats>& first,
-                             hn::Vec<Floats>& second) {
-    const Floats d;
-    if constexpr (sizeof(T) == sizeof(float)) {
-      first = hn::MulAdd(factor, hn::LoadU(d, from), first);
-      second = hn::MulAdd(factor, hn::LoadU(d, from + hn::Lanes(d)), second);
-    } else {
-      const hn::RebindToUnsigned<Floats> words;
-      const hn::Repartition<std::uint16_t, Floats> halves;
-      const auto both =
-          hn::BitCast(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from)));
-      const auto odd = hn::And(both, hn::Set(words, 0xFFFF0000U));
-      first = hn::MulAdd(factor, hn::BitCast(d, hn::ShiftLeft<16>(both)), first);
-      second = hn::MulAdd(factor, hn::BitCast(d, odd), second);
-    }
+HWY_INLINE void load_two(Floats d, const T* from, hn::Vec<Floats>& first, hn::Vec<Floats>& second) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    first = hn::LoadU(d, from);
+    second = hn::LoadU(d, from + hn::Lanes(d));
+  } else {
+    load_pairs(d, from, first, second);
   }
-};
+}
 
-// sums[c] += factors[r] * row r, kRows of them, `width` elements apart. Sums of pairs of vectors
-// are kept as those have them.
+// sums[c] += factors[r] * row r, kRows of them, `width` elements apart. Sums lie as load_two() has
+// the numbers.
 template <std::size_t kRows, typename T>
 HWY_INLINE void add_rows(const T* HWY_RESTRICT rows, std::size_t width,
                          const float* HWY_RESTRICT factors, std::size_t count,
@@ -58,7 +47,11 @@ HWY_INLINE void add_rows(const T* HWY_RESTRICT rows, std::size_t width,
     auto first = hn::LoadU(d, sums + c);
     auto second = hn::LoadU(d, sums + c + lanes);
     for (std::size_t r = 0; r < kRows; ++r) {
-      Pair<T>::add(rows + r * width + c, hn::Set(d, factors[r]), first, second);
+      hn::Vec<Floats> a;
+      hn::Vec<Floats> b;
+      load_two(d, rows + r * width + c, a, b);
+      first = hn::MulAdd(hn::Set(d, factors[r]), a, first);
+      second = hn::MulAdd(hn::Set(d, factors[r]), b, second);
     }
     hn::StoreU(first, d, sums + c);
     hn::StoreU(second, d, sums + c + lanes);

@@ -41,6 +41,25 @@ HWY_INLINE hn::Vec<Floats> load_rest(Floats d, const T* from, std::size_t count)
   return load(d, padded);
 }
 
+// The even and the odd ones of two vectors of BF16. One is the upper half of a float: of two in a
+// word the second is there as it is, and the first is a shift away, which is less than widening
+// them one after the other takes.
+HWY_INLINE void load_pairs(Floats d, const hwy::bfloat16_t* from, hn::Vec<Floats>& even,
+                           hn::Vec<Floats>& odd) {
+  const hn::RebindToUnsigned<Floats> words;
+#if HWY_TARGET == HWY_SCALAR  // which has no two halves in a vector
+  std::uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  const auto both = hn::Set(words, word);
+#else
+  const hn::Repartition<std::uint16_t, Floats> halves;
+  const auto both =
+      hn::BitCast(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from)));
+#endif
+  even = hn::BitCast(d, hn::ShiftLeft<16>(both));
+  odd = hn::BitCast(d, hn::And(both, hn::Set(words, 0xFFFF0000U)));
+}
+
 // Sums that are kept in registers at once: enough to wait for none of them.
 constexpr std::size_t kSums = HWY_ARCH_ARM ? 16 : 8;
 

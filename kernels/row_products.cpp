@@ -46,23 +46,17 @@ HWY_INLINE void each(const Body& body) {
 
 constexpr std::size_t kSteps = 4;  // of two vectors each, by sums of their own
 
-// A BF16 is the upper half of a float: of two in a word the second is there as it is, and the first
-// is a shift away, which is less than widening them one after the other takes.
 HWY_INLINE float arranged_product(const hwy::bfloat16_t* HWY_RESTRICT row,
                                   const float* HWY_RESTRICT vector, std::size_t width) {
   const Floats d;
-  const hn::RebindToUnsigned<Floats> words;
-  const hn::Repartition<std::uint16_t, Floats> halves;
   const std::size_t lanes = hn::Lanes(d);
-  const auto upper = hn::Set(words, 0xFFFF0000U);
   hn::Vec<Floats> evens[kSteps];
   hn::Vec<Floats> odds[kSteps];
   each<kSteps>([&](auto s) { evens[s] = odds[s] = hn::Zero(d); });
   const auto add = [&](auto s, std::size_t at) {
-    const auto both =
-        hn::BitCast(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(row + at)));
-    const auto even = hn::BitCast(d, hn::ShiftLeft<16>(both));
-    const auto odd = hn::BitCast(d, hn::And(both, upper));
+    hn::Vec<Floats> even;
+    hn::Vec<Floats> odd;
+    load_pairs(d, row + at, even, odd);
     evens[s] = hn::MulAdd(even, hn::LoadU(d, vector + at), evens[s]);
     odds[s] = hn::MulAdd(odd, hn::LoadU(d, vector + at + lanes), odds[s]);
   };
