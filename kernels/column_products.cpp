@@ -20,7 +20,7 @@ namespace {
 
 // Rows that are added to the sums in one go, so that these are read and written seldom.
 constexpr std::size_t kTogether = 16;
-// Sums that stay in the first cache, for all vectors.
+// Sums that stay in a near cache.
 constexpr std::size_t kPanel = 4096;
 
 // Two vectors of neighbours: as they lie, or of BF16 the even ones and the odd ones.

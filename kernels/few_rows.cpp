@@ -44,8 +44,9 @@ void finish_part(const Finish& finish, const Part& part, float* products, T* out
   }
 }
 
-// Columns that a thread takes at least, where a weight lies by input: it reads so many of each row.
-constexpr std::int64_t kLeastColumns = 128;
+// Where a weight lies by input, threads take whole blocks of columns, of which each row has two
+// lines of BF16.
+constexpr std::int64_t kColumns = 64;
 
 template <typename T>
 void fill(const at::Tensor& vectors, const at::Tensor& matrix, Lies lies, const Finish& finish,
@@ -55,12 +56,16 @@ void fill(const at::Tensor& vectors, const at::Tensor& matrix, Lies lies, const 
   const std::int64_t height = matrix.size(by_output ? 0 : 1);
   const std::int64_t count = vectors.numel() / width;
   const WeightType type = std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16;
-  const std::int64_t grain = std::max<std::int64_t>(by_output ? 8 : kLeastColumns,
-                                                    kPartBytes / (width * matrix.element_size()));
+  const std::int64_t block = by_output ? 1 : kColumns;
+  const std::int64_t grain = std::max<std::int64_t>(
+      by_output ? 8 : 2, kPartBytes / (width * block * matrix.element_size()));
   const float* const from = vectors.const_data_ptr<float>();
   auto* const sums = products.mutable_data_ptr<float>();
   auto* const to = out.mutable_data_ptr<T>();
-  at::parallel_for(0, height, grain, [&](std::int64_t first, std::int64_t last) {
+  const std::int64_t blocks = (height + block - 1) / block;
+  at::parallel_for(0, blocks, grain, [&](std::int64_t first_block, std::int64_t last_block) {
+    const std::int64_t first = first_block * block;
+    const std::int64_t last = std::min(height, last_block * block);
     const auto begin = static_cast<std::size_t>(first);
     const auto end = static_cast<std::size_t>(last);
     const auto many = static_cast<std::size_t>(count);

@@ -99,6 +99,7 @@ void measure(const Flags& flags) {
     if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[Kmeasuring: {}", what);
   };
   const Profile profile = measured(options);
+  end_if_interrupted();
   if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[K");
   const std::string text = write_profile(profile);
   const fs::path file = profile_path();

@@ -140,17 +140,11 @@ Tally::Figures Tally::figures(const std::vector<Load>& loads, double compute, in
     const Size slots = load.piece == 0 ? 0 : free >= 2 * load.piece ? 2 : 1;
     if (slots * load.piece > free || free < 0) return result;
     if (is_cpu) ram += own + slots * load.piece;
-    if (slots == 1) {
-      const auto index = static_cast<std::uint8_t>(e);
-      chain += copy_seconds(world_, load.from_ram, {index, Store::kRam}) +
-               copy_seconds(world_, load.from_disk, {index, Store::kDisk});
-    }
-    if (executor.link > 0) {
-      const double copied = static_cast<double>(load.from_ram + load.from_disk);
-      const LinkLoad link{copied, static_cast<double>(load.copied_calls), load.compute_here,
-                          loads.back().compute};
-      longest = std::max(longest, link_seconds(executor, link));
-    }
+    const LinkLoad link{static_cast<double>(load.from_ram + load.from_disk),
+                        static_cast<double>(load.copied_calls), load.compute_here,
+                        loads.back().compute};
+    if (slots == 1) chain += waiting_seconds(world_, executor, link, load.from_disk);
+    if (executor.link > 0) longest = std::max(longest, link_seconds(executor, link));
   }
   result.fits = disk <= world_.disk && (world_.computes_on_cpu() || ram <= world_.ram);
   if (result.fits) result.seconds = std::max(chain, longest);

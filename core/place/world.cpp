@@ -41,23 +41,40 @@ UnitKinds kinds_of(const World& world) {
   return kinds;
 }
 
-double copy_seconds(const World& world, Size weights, Choice choice) {
-  const double bytes = static_cast<double>(weights);
-  const double link = world.executors[choice.executor].link;
-  double seconds = 0;
-  if (choice.store != Store::kHere && link > 0) seconds = bytes / link;
-  if (choice.store == Store::kDisk) seconds = std::max(seconds, bytes / world.disk_bandwidth);
-  return seconds;
+namespace {
+
+// Beside the CPU, where that helps.
+double copy_seconds(const Executor& executor, const LinkLoad& load) {
+  const double waited = executor.helped * (load.calls * executor.help_call + load.here);
+  return load.bytes / executor.link + waited;
 }
+
+bool is_helped(const Executor& executor, const LinkLoad& load) {
+  return executor.helped > 0 &&
+         (executor.alone <= 0 || copy_seconds(executor, load) < load.bytes / executor.alone);
+}
+
+// Bytes a second.
+double link_of(const Executor& executor, const LinkLoad& load) {
+  return executor.helped > 0 && !is_helped(executor, load) ? executor.alone : executor.link;
+}
+
+}  // namespace
 
 double link_seconds(const Executor& executor, const LinkLoad& load) {
   if (load.bytes <= 0) return 0;
-  double seconds = load.bytes / executor.link;
-  if (executor.helped > 0) {
-    seconds += executor.helped * (load.calls * executor.help_call + load.here);
-    if (executor.alone > 0) seconds = std::min(seconds, load.bytes / executor.alone);
-  }
+  const double seconds = is_helped(executor, load) ? copy_seconds(executor, load)
+                                                   : load.bytes / link_of(executor, load);
   return seconds + load.on_cpu;
+}
+
+double waiting_seconds(const World& world, const Executor& executor, const LinkLoad& load,
+                       Size from_disk) {
+  const double read = static_cast<double>(from_disk);
+  const double reading = read / world.disk_bandwidth;
+  if (executor.link <= 0) return reading;
+  const double link = link_of(executor, load);
+  return (load.bytes - read) / link + std::max(read / link, reading);
 }
 
 namespace {
@@ -74,6 +91,11 @@ struct Load {
   double compute = 0;
   double compute_here = 0;  // of units whose weights lie there
 };
+
+LinkLoad link_load(const Load& load, double on_cpu) {
+  return {static_cast<double>(load.from_ram + load.from_disk),
+          static_cast<double>(load.copied_calls), load.compute_here, on_cpu};
+}
 
 // Two slots where they fit, else one; false when not even that fits.
 bool give_slots(const World& world, const std::vector<Load>& loads, Timing* timing) {
@@ -157,11 +179,7 @@ Timing predict(const World& world, const Choices& choices) {
     timing.used[e] = load.here + load.extra + (load.busy ? executor.fixed : 0);
     timing.ram_used += load.from_ram;
     timing.disk_used += load.from_disk;
-    const double copied = static_cast<double>(load.from_ram + load.from_disk);
-    if (executor.link > 0) {
-      timing.link[e] = link_seconds(executor, {copied, static_cast<double>(load.copied_calls),
-                                               load.compute_here, timing.on_cpu});
-    }
+    if (executor.link > 0) timing.link[e] = link_seconds(executor, link_load(load, timing.on_cpu));
   }
   timing.disk = static_cast<double>(timing.disk_used) / world.disk_bandwidth;
   timing.hops = hops_of(world, choices);
@@ -170,9 +188,8 @@ Timing predict(const World& world, const Choices& choices) {
   if (!timing.fits) return timing;
   for (std::size_t e = 0; e < count; ++e) {
     if (timing.slots[e] != 1) continue;
-    const auto index = static_cast<std::uint8_t>(e);
-    timing.chain += copy_seconds(world, loads[e].from_ram, {index, Store::kRam}) +
-                    copy_seconds(world, loads[e].from_disk, {index, Store::kDisk});
+    timing.chain += waiting_seconds(world, world.executors[e], link_load(loads[e], timing.on_cpu),
+                                    loads[e].from_disk);
   }
   timing.seconds = std::max(timing.chain, timing.disk);
   for (const double link : timing.link) timing.seconds = std::max(timing.seconds, link);

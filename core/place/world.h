@@ -134,8 +134,6 @@ inline double compute_seconds(const Unit& unit, const Executor& executor) {
                   unit.operations / executor.speed) +
          unit.calls * executor.call;
 }
-// Of copies, from where the choice keeps weights to its executor.
-double copy_seconds(const World& world, Size weights, Choice choice);
 // What is copied to a GPU: bytes, and calls of those units; beside it the seconds of the units that
 // lie there and of those that the CPU computes.
 struct LinkLoad {
@@ -145,6 +143,10 @@ struct LinkLoad {
   double on_cpu = 0;
 };
 double link_seconds(const Executor& executor, const LinkLoad& load);
+// Of copies to an executor with a single slot, for which the work waits: `from_disk` of the bytes
+// have to be read first.
+double waiting_seconds(const World& world, const Executor& executor, const LinkLoad& load,
+                       Size from_disk);
 // Times that the work moves from one executor to another.
 int hops_of(const World& world, const Choices& choices);
 Timing predict(const World& world, const Choices& choices);

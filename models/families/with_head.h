@@ -34,7 +34,7 @@ class WithHead : public Model {
   }
   std::vector<std::string> layers() const override {
     std::vector<std::string> names = base_->layers();
-    for (std::string& name : names) name = prefix_ + "." + name;
+    for (std::string& name : names) name.insert(0, prefix_ + ".");
     return names;
   }
   at::Tensor hidden(const Inputs& inputs) override { return base_->forward(inputs); }

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -50,24 +49,31 @@ core::Json config_of(std::int64_t width, std::int64_t inner, std::int64_t layers
           {"torch_dtype", "bfloat16"}};
 }
 
-constexpr std::string_view kPrefix = "haul-models-";
+// With the machine's name: of others' processes nothing is known here.
+std::string prefix() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("haul-models-{}-", host.data());
+}
 
 // What processes that were killed have left.
 void remove_leftovers(const fs::path& folder) {
+  const std::string own = prefix();
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    const int process = std::atoi(name.c_str() + kPrefix.size());
+  fs::directory_iterator entry(folder, ignored);
+  for (; entry != fs::directory_iterator(); entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(own)) continue;
+    const int process = std::atoi(name.c_str() + own.size());
     if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) {
-      fs::remove_all(entry.path(), ignored);
+      fs::remove_all(entry->path(), ignored);
     }
   }
 }
 
 fs::path fresh_folder(const fs::path& folder) {
   remove_leftovers(folder);
-  return folder / fmt::format("{}{}", kPrefix, ::getpid());
+  return folder / fmt::format("{}{}", prefix(), ::getpid());
 }
 
 Plan plan_of(const Description& description, Device device, Device layers) {
@@ -143,7 +149,7 @@ MeasuredModels::Model MeasuredModels::make(const fs::path& folder, std::int64_t 
   RandomCheckpoint checkpoint =
       random_checkpoint(config_of(width, inner, layers), folder, [](Bytes, Bytes) {});
   const ModuleSizes sizes = compute_module_sizes(checkpoint.description);
-  const auto bytes = static_cast<double>(sizes[*sizes.find("model.layers")].bits / 8);
+  const double bytes = exact_bytes(sizes[*sizes.find("model.layers")].bits);
   return {folder, std::move(checkpoint.description), bytes,
           kCallsOfALayer * static_cast<double>(layers)};
 }
@@ -182,7 +188,9 @@ std::optional<HelpSpeed> MeasuredModels::helped(double link) const {
     const double middle = std::clamp(1 - together * link / large_.bytes, 0.1, 0.9);
     large.cpu_share = middle + 0.05;
     const double multiplied = seconds_of(large_.folder, large) - large_.calls * speed.call;
-    speed.bandwidth = large.cpu_share * large_.bytes / std::max(kLeastSeconds, multiplied);
+    const double together_with = large.cpu_share * large_.bytes / multiplied;
+    // On a machine so noisy that this makes no sense the first figure stays.
+    if (multiplied > 0 && together_with < 2 * speed.bandwidth) speed.bandwidth = together_with;
     large.cpu_share = middle - 0.07;
     speed.link =
         std::min(link, (1 - large.cpu_share) * large_.bytes / seconds_of(large_.folder, large));

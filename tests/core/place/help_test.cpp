@@ -29,6 +29,7 @@ struct Case {
   std::int64_t batch = 1;
   Dtype dtype = Dtype::kBF16;
   bool context = true;
+  const char* memory = "0=2GB,cpu=64GB";
 };
 
 Plan plan_of(const Case& item) {
@@ -43,7 +44,7 @@ Plan plan_of(const Case& item) {
   profile.help_call = item.help_call;
   profile.help_link = item.help_link;
   PlanRequest request;
-  request.memory = parse_max_memory("0=2GB,cpu=64GB");
+  request.memory = parse_max_memory(item.memory);
   request.options.no_split = description.no_split;
   if (item.context) request.context = 512;
   request.batch = item.batch;
@@ -96,6 +97,12 @@ TEST(Help, IsLeftOutWhereTheLinkAloneIsFaster) {
   const Plan waiting = plan_of({.help_call = 1e-2});
   EXPECT_EQ(waiting.cpu_share, 0);
   EXPECT_EQ(waiting.token.seconds, alone.token.seconds);
+  // Also where there is room for one slot alone.
+  for (const char* memory : {"0=0.7GB,cpu=64GB", "0=0.75GB,cpu=64GB", "0=0.8GB,cpu=64GB"}) {
+    const Plan narrow = plan_of({.help = 0, .memory = memory});
+    EXPECT_EQ(plan_of({.help_call = 1e-2, .memory = memory}).token.seconds, narrow.token.seconds)
+        << memory;
+  }
   // Beside the CPU this link gives less than the CPU makes up for.
   const Plan crowded = plan_of({.help = 1e9, .help_link = 1e10});
   EXPECT_EQ(crowded.cpu_share, 0);
