@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -92,23 +93,34 @@ inline uint4* dynamic_shared() {
   return this_block->shared.data();
 }
 
+// False where the system has not so many threads.
 template <typename Job>
-void run_block(void (*kernel)(Job), const Job& job, dim3 grid, dim3 index, unsigned threads,
+bool run_block(void (*kernel)(Job), const Job& job, dim3 grid, dim3 index, unsigned threads,
                std::size_t shared) {
   Block block{std::barrier<>(threads), std::vector<uint4>(shared / sizeof(uint4)), {}};
   for (unsigned i = 0; i < threads / kWarp; ++i) block.warps.push_back(std::make_unique<Warp>());
+  const auto run = [&](unsigned thread) {
+    this_block = &block;
+    blockDim = threads;
+    blockIdx = index;
+    gridDim = grid;
+    threadIdx = thread;
+    kernel(job);
+    block.barrier.arrive_and_drop();  // others may have further to go
+  };
   std::vector<std::jthread> running;
-  for (unsigned thread = 0; thread < threads; ++thread) {
-    running.emplace_back([&, thread] {
-      this_block = &block;
-      blockDim = threads;
-      blockIdx = index;
-      gridDim = grid;
-      threadIdx = thread;
-      kernel(job);
-      block.barrier.arrive_and_drop();  // others may have further to go
-    });
+  try {
+    while (running.size() < threads) {
+      running.emplace_back(run, static_cast<unsigned>(running.size()));
+    }
+  } catch (const std::system_error&) {
+    for (std::size_t thread = running.size(); thread < threads; ++thread) {
+      block.barrier.arrive_and_drop();
+      block.warps[thread / kWarp]->barrier.arrive_and_drop();
+    }
+    return false;
   }
+  return true;
 }
 
 template <typename Job>
@@ -117,7 +129,10 @@ cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, s
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
-        run_block(kernel, job, grid, dim3(x, y, z), static_cast<unsigned>(threads), shared);
+        const dim3 index(x, y, z);
+        if (!run_block(kernel, job, grid, index, static_cast<unsigned>(threads), shared)) {
+          return cudaErrorLaunchOutOfResources;
+        }
       }
     }
   }
