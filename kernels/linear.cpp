@@ -175,7 +175,7 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 
 at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual) {
-  if (!x.is_cpu() || !are_few_rows(x) || !has_own_ops({&x, &weight, &bias, &residual})) {
+  if (!are_few_rows(x) || !has_own_ops({&x, &weight, &bias, &residual})) {
     return plain_conv1d(x, weight, bias, residual);
   }
   static const auto op = own_op<decltype(own_conv1d)>("haul::conv1d");
@@ -229,8 +229,8 @@ at::Tensor gated_pair(const at::Tensor& x, const LinearWeights& gate, const Line
   }
   if (are_products(x, gate) && are_products(x, layer)) {
     const std::array<LinearWeights, 2> both = {gate, layer};
-    const std::vector<at::Tensor> results = call_layers("haul::products", x, both);
-    return curved(results[0], curve) * results[1];
+    std::vector<at::Tensor> results = call_layers("haul::products", x, both);
+    return results[1].mul_(curved(results[0], curve));
   }
   return gated_linear(x, layer.weight, layer.bias, linear(x, gate.weight, gate.bias), curve);
 }

@@ -19,7 +19,7 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
                         const at::Tensor& residual = {});
 
 // The same of a weight that lies the other way round, (in, out). By the operator haul::conv1d where
-// that serves: on the CPU, few rows.
+// that serves: few rows.
 at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual = {});
 at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

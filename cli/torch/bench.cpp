@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "cli/torch/bench_system.h"
+#include "cli/torch/child.h"
 #include "cli/torch/interrupt.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
+#include "core/base/json.h"
 #include "core/base/terminal.h"
 #include "haul/error.h"
 #include "runtime/measure/machine.h"
@@ -57,6 +59,10 @@ void print_operations(const std::string& what, double rate) {
   fmt::print("  {:<34}{:>10.2f} TFLOP/s\n", what, rate / 1e12);
 }
 
+void print_bytes(const std::string& what, Bytes bytes) {
+  fmt::print("  {:<34}{:>10.1f} MB\n", what, static_cast<double>(bytes) / 1e6);
+}
+
 void print_time(const std::string& what, double seconds) {
   fmt::print("  {:<34}{:>10.1f} us\n", what, seconds * 1e6);
 }
@@ -71,6 +77,8 @@ void print(const Profile& profile) {
     print_rate(name + ", from RAM", gpu.link_bandwidth);
     print_operations(name + ", bfloat16", gpu.operations);
     print_time(name + ", a call", gpu.call);
+    print_bytes(name + ", the driver's", gpu.context);
+    print_bytes(name + ", more for recorded passes", gpu.recorded);
   }
   if (!profile.gpus.empty() && profile.help_bandwidth > 0) {
     print_rate("RAM, by the CPU beside that", profile.help_bandwidth);
@@ -79,6 +87,15 @@ void print(const Profile& profile) {
   }
   if (!profile.gpus.empty()) print_time("from the GPU to the CPU", profile.hop);
   print_rate("disk", profile.disk_bandwidth);
+}
+
+Bytes run_apart(const fs::path& model, Bytes gpu) {
+  const ChildEnd end =
+      run_child({fs::read_symlink("/proc/self/exe").string(), "run", model.string(), "--json",
+                 "--temperature", "0", "--ids", "1,2,3,4,5,6,7,8", "--max-new-tokens", "8",
+                 "--context", "32", "--max-memory", fmt::format("0={},cpu=16GiB", gpu)});
+  if (end.exit_code != 0) throw Error(ErrorKind::kResource, end.err);
+  return core::parse_json(end.out, "haul run").at("stats").at("planned").at("GPU 0").get<Bytes>();
 }
 
 Profile measured(const runtime::MeasureOptions& options) {
@@ -98,6 +115,7 @@ void measure(const Flags& flags) {
     if (interrupted()) throw Error(ErrorKind::kResource, "interrupted");
     if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[Kmeasuring: {}", what);
   };
+  options.run_apart = run_apart;
   const Profile profile = measured(options);
   end_if_interrupted();
   if (core::stderr_is_terminal()) fmt::print(stderr, "\r\x1b[K");

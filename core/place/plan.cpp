@@ -235,7 +235,7 @@ double cpu_share(const World& world, const std::vector<Held>& held, const Timing
 void fill(const Description& description, const PlanRequest& request, const Profile& profile,
           const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
           const Timing& timing, Plan* plan) {
-  const Workload load = plan_workload(description, request);
+  const Workload load = plan_workload(description, request, profile);
   const auto [runs, held] = runs_of(model.world, choices);
   plan->fits = timing.fits;
   plan->steps = steps_of(model, sizes, runs);
@@ -246,7 +246,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
     const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,
-                                          profile, prompt_workload(description, request));
+                                          profile, prompt_workload(description, request, profile));
     Timing whole = predict(prompt.world, choices);
     // Each part of the prompts needs all weights. An encoder reads them whole.
     const bool in_parts = description.dimensions->encoder_layers == 0;
@@ -275,7 +275,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
 
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
   const ModelWorld model = build_world(description, sizes, request.options, request.memory, profile,
-                                       plan_workload(description, request));
+                                       plan_workload(description, request, profile));
   std::optional<Choices> choices;
   std::optional<Timing> timing;
   std::vector<Budget> reserves;
@@ -311,7 +311,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   if (request.given_map || request.planner == Planner::kAccelerate) {
     if (!request.context || !choices) {
       plan.devices = core::devices_of_map(sizes, request.options, plan, reserves,
-                                          plan_workload(description, request));
+                                          plan_workload(description, request, profile));
     }
     if (choices && !plan.fits) plan.warnings.push_back("the map needs more than its budgets hold");
   }

@@ -19,6 +19,15 @@ Device first_device(const DeviceMap& map) {
   return first.value_or(kCpuDevice);
 }
 
+// Passes are recorded where one GPU has all the weights.
+void give_back_recorded(const Workload& load, std::vector<PlanDevice>* devices) {
+  const auto holds = [](const PlanDevice& device) { return device.weights > 0; };
+  if (std::count_if(devices->begin(), devices->end(), holds) == 1) return;
+  for (PlanDevice& device : *devices) {
+    if (device.context > 0) device.context -= load.recorded;
+  }
+}
+
 }  // namespace
 
 std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& held,
@@ -59,6 +68,7 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
   }
   std::sort(devices.begin(), devices.end(),
             [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
+  give_back_recorded(load, &devices);
   return devices;
 }
 
@@ -99,6 +109,7 @@ std::vector<PlanDevice> devices_of_map(const ModuleSizes& sizes, const MapOption
     item.device = device;
     result.push_back(item);
   }
+  give_back_recorded(load, &result);
   return result;
 }
 

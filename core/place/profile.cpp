@@ -78,6 +78,10 @@ class Reader {
         result.operations = rate(value, place);
       } else if (key == "call") {
         result.call = number_or_0(value, place);
+      } else if (key == "context") {
+        result.context = bytes(value, place);
+      } else if (key == "recorded") {
+        result.recorded = bytes(value, place);
       } else {
         fail(fmt::format("unexpected \"{}\"", place));
       }
@@ -95,6 +99,10 @@ class Reader {
 
   double number_or_0(const Json& value, const std::string& key) const {
     return value == 0 ? 0 : rate(value, key);
+  }
+
+  Bytes bytes(const Json& value, const std::string& key) const {
+    return static_cast<Bytes>(number_or_0(value, key));
   }
 
   int index(const std::string& text) const {
@@ -117,7 +125,9 @@ Json gpu_json(const GpuProfile& gpu) {
   return {{"memory_bandwidth", gpu.memory_bandwidth},
           {"link_bandwidth", gpu.link_bandwidth},
           {"operations", gpu.operations},
-          {"call", gpu.call}};
+          {"call", gpu.call},
+          {"context", gpu.context},
+          {"recorded", gpu.recorded}};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 // Whether a request fits, without asking what would help if not.
 bool fits(const Description& description, const PlanRequest& request, const Profile& profile) {
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
-  const Workload load = plan_workload(description, request);
+  const Workload load = plan_workload(description, request, profile);
   const ModelWorld model =
       build_world(description, sizes, request.options, request.memory, profile, load);
   return place(model.world, MapMode::kAuto).has_value();
@@ -91,7 +91,7 @@ void suggest_context(const Description& description, const PlanRequest& request,
 void add_shortfall(const Description& description, const PlanRequest& request,
                    const Profile& profile, Plan* plan) {
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
-  const Workload load = plan_workload(description, request);
+  const Workload load = plan_workload(description, request, profile);
   // With this much on one device nothing can be short.
   const Bytes margins = load.margins ? sizes.nodes().size() * slot_memory(1) : 0;
   const Bytes most =

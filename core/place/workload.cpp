@@ -1,5 +1,7 @@
 #include "core/place/workload.h"
 
+#include <algorithm>
+
 #include "haul/error.h"
 #include "haul/estimate.h"
 
@@ -10,7 +12,8 @@ namespace {
 // who waits for the next word, and prompts are most of it.
 constexpr std::int64_t kPromptTokens = 16;
 
-Workload workload(const Description& description, const PlanRequest& request, bool whole) {
+Workload workload(const Description& description, const PlanRequest& request,
+                  const Profile& profile, bool whole) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
   const std::int64_t context = request.context.value_or(1);
   if (request.batch < 1 || context < 1 || request.batch > kMostTokens / context) {
@@ -20,7 +23,14 @@ Workload workload(const Description& description, const PlanRequest& request, bo
   load.tokens = request.batch * (whole ? context : 1);
   load.margins = request.margins && request.planner == Planner::kHaul;
   if (!request.context) return load;
-  load.gpu_context = kGpuContext;
+  const bool recorded = description.dimensions && description.dimensions->causal;
+  for (const Budget& item : request.memory) {
+    if (!item.device.is_accelerator()) continue;
+    const GpuProfile& gpu = profile.of_gpu(item.device.index);
+    if (recorded) load.recorded = std::max(load.recorded, gpu.recorded);
+    load.gpu_context = std::max(load.gpu_context, gpu.context);
+  }
+  load.gpu_context += load.recorded;
   if (description.dimensions) load.layers = description.dimensions->layers;
   InferenceRequest inference;
   inference.dtype = request.dtype;
@@ -38,9 +48,10 @@ Workload workload(const Description& description, const PlanRequest& request, bo
 
 }  // namespace
 
-Workload plan_workload(const Description& description, const PlanRequest& request) {
+Workload plan_workload(const Description& description, const PlanRequest& request,
+                       const Profile& profile) {
   const bool generates = description.dimensions && description.dimensions->causal;
-  Workload load = workload(description, request, description.dimensions && !generates);
+  Workload load = workload(description, request, profile, description.dimensions && !generates);
   if (request.context && generates && request.prompts.value_or(request.batch) > kMostHelpedRows) {
     load.tokens *= 1 + kPromptTokens;
   }
@@ -50,8 +61,9 @@ Workload plan_workload(const Description& description, const PlanRequest& reques
   return load;
 }
 
-Workload prompt_workload(const Description& description, const PlanRequest& request) {
-  return workload(description, request, true);
+Workload prompt_workload(const Description& description, const PlanRequest& request,
+                         const Profile& profile) {
+  return workload(description, request, profile, true);
 }
 
 }  // namespace haul::core

@@ -8,7 +8,9 @@ namespace haul::core {
 // What a request brings beside the weights, from the estimate's table: for one step (a token of
 // each sequence, for many with a share of their prompts, or a pass of a model that does not
 // generate), and for the prompt.
-Workload plan_workload(const Description& description, const PlanRequest& request);
-Workload prompt_workload(const Description& description, const PlanRequest& request);
+Workload plan_workload(const Description& description, const PlanRequest& request,
+                       const Profile& profile);
+Workload prompt_workload(const Description& description, const PlanRequest& request,
+                         const Profile& profile);
 
 }  // namespace haul::core

@@ -21,9 +21,6 @@ inline constexpr int kPlanVersion = 1;
 
 enum class Planner : std::uint8_t { kHaul, kAccelerate };
 
-// Memory of a GPU that the driver and the process's context take before anything is loaded.
-inline constexpr Bytes kGpuContext = 512 * kMiB;
-
 // Rows of input (a token of each sequence) up to which the CPU helps a GPU with weights in RAM.
 inline constexpr std::int64_t kMostHelpedRows = 4;
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "haul/bytes.h"
+
 namespace haul {
 
 inline constexpr int kProfileVersion = 1;
@@ -17,6 +19,10 @@ struct GpuProfile {
   double link_bandwidth = 2.5e10;    // from pinned RAM
   double operations = 1.5e14;        // a second, in half precision
   double call = 0;                   // seconds of a layer's product beside the bytes that it reads
+  // What a process has of its memory beside what it asks for: the driver's, and that of kernels;
+  // and what is added to it where passes are recorded, so as to be replayed.
+  Bytes context = 704 * kMiB;
+  Bytes recorded = 64 * kMiB;
 
   bool operator==(const GpuProfile&) const = default;
 };
@@ -42,8 +48,8 @@ struct Profile {
 };
 
 // Throws Error(kCorrupt) that names the source and the key: another version, an unknown key, a
-// number that is not positive and finite (those of help and of a call may be 0). Keys that are
-// missing keep their defaults.
+// number that is not positive and finite (those of help, of a call and of bytes may be 0). Keys
+// that are missing keep their defaults.
 Profile read_profile(std::string_view json, std::string_view source);
 std::string write_profile(const Profile& profile);
 

@@ -14,6 +14,7 @@
 
 #include "kernels/attend.h"
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rotate.h"
@@ -129,6 +130,34 @@ at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Opt
   vectors.job.gate = numbers(open);
   vectors.job.curve = static_cast<Curve>(curve);
   vectors.run();
+  return out;
+}
+
+at::Tensor conv1d_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                         const Optional& residual) {
+  const std::int64_t width = weight.size(0);
+  const std::int64_t columns = weight.size(1);
+  const auto vectors = static_cast<int>(x.numel() / x.size(-1));
+  if (!cuda::serves_columns(static_cast<std::size_t>(width), static_cast<std::size_t>(columns),
+                            vectors) ||
+      !weight.is_contiguous() || !is_aligned(weight)) {
+    return plain_conv1d(x, weight, bias.value_or(at::Tensor()), residual.value_or(at::Tensor()));
+  }
+  const at::Tensor rows = x.contiguous();
+  const at::Tensor added = residual ? residual->contiguous() : at::Tensor();
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = columns;
+  at::Tensor out = at::empty(sizes, x.options());
+  const cuda::Columns job{numbers(rows),
+                          vectors,
+                          static_cast<int>(width),
+                          numbers(weight),
+                          static_cast<int>(columns),
+                          numbers(bias),
+                          numbers(added),
+                          numbers_of(out)};
+  const c10::cuda::CUDAGuard guard(x.device());
+  C10_CUDA_CHECK(cuda::multiply_columns(job, stream_for(x)));
   return out;
 }
 
@@ -266,6 +295,7 @@ at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
 TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("products", products);
   library.impl("linear", linear_on_gpu);
+  library.impl("conv1d", conv1d_on_gpu);
   library.impl("gated_linear", gated_on_gpu);
   library.impl("linears", linears_on_gpu);
   library.impl("gated_pair", pair_on_gpu);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@ namespace {
 
 constexpr Bytes kLoadStaging = 128 * kMiB;
 constexpr int kThreads = 4;
+constexpr Bytes kPinnedAtOnce = 1 * kGiB;
 
 // By calls, not through a map: a file that is cut short meanwhile then fails and does not end the
 // process.
@@ -100,7 +102,8 @@ class Builder {
         store_(
             std::make_shared<WeightStore>(placed.plan.map, placed.main_device,
                                           options.max_memory ? *options.max_memory : MaxMemory{})),
-        data_(placed.units.size(), nullptr) {}
+        data_(placed.units.size(), nullptr),
+        pinned_of_(placed.units.size(), nullptr) {}
 
   std::shared_ptr<WeightStore> run() {
     lay_out();
@@ -124,12 +127,18 @@ class Builder {
     std::vector<Place> places;
     SharedPart shared;
   };
-  using AreaKey = std::tuple<std::string, bool, bool>;  // device, pinned, no other process's
+  // device, pinned, no other process's, number
+  using AreaKey = std::tuple<std::string, bool, bool, int>;
   using Areas = std::map<AreaKey, Area>;
   static c10::Device area_device(const AreaKey& key) { return c10::Device(std::get<0>(key)); }
   static bool is_shared(const AreaKey& key) {
     return area_device(key).is_cpu() && !std::get<2>(key);
   }
+
+  struct Pinned {
+    Slab* slab;
+    std::atomic<std::size_t> to_fill = 0;  // units
+  };
 
   const Unit& unit(std::size_t i) const { return placed_.units[i]; }
   bool leaves(std::size_t i) const {
@@ -147,10 +156,12 @@ class Builder {
     return unit(i).size >= kDirectSize && source_.file_of(i).has_value();
   }
 
-  // All of a tier in one piece: host memory that a GPU is fed from apart, because it is pinned.
-  // Buffers that a model computes itself and keeps are counted where they are.
+  // All of a tier in one piece; but host memory that a GPU is fed from apart and in several,
+  // because it is pinned, each piece once it is filled. Buffers that a model computes itself and
+  // keeps are counted where they are.
   void lay_out() {
     Areas areas;
+    int number = 0;
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
       if (!in_memory(i)) continue;
       if (leaves(i)) {
@@ -158,16 +169,21 @@ class Builder {
         if (unit(i).is_buffer && tensor.is_cpu()) store_->add_kept(aligned_memory(unit(i).size));
         continue;
       }
-      Area& area = areas[{memory_of(i).str(), !unit(i).resident(), source_.is_own(i)}];
+      const bool pinned = !unit(i).resident();
+      Area& area = areas[{memory_of(i).str(), pinned, source_.is_own(i), pinned ? number : 0}];
       const Bytes slack = memory_of(i).is_cpu() && read_directly(i) ? kReadSlack : 0;
       area.places.push_back({i, area.size + slack});
       area.size += aligned_memory(unit(i).size) + 2 * slack;
+      if (pinned && area.size >= kPinnedAtOnce) ++number;
     }
     if (sharing_ != nullptr) share(&areas);
     for (const auto& [key, area] : areas) {
-      Slab& slab = store_->add_slab(area_device(key), area.size, std::get<1>(key), area.shared);
+      Slab& slab = store_->add_slab(area_device(key), area.size, area.shared);
       if (area.shared.descriptor >= 0) shared_.emplace_back(&slab, area.shared);
       for (const Place& place : area.places) data_[place.unit] = slab.data() + place.offset;
+      if (!std::get<1>(key)) continue;
+      Pinned& pinned = pinned_.emplace_back(&slab);
+      for (const Place& place : area.places) pinned_of_[place.unit] = &pinned;
     }
   }
 
@@ -286,16 +302,31 @@ class Builder {
     return 0;
   }
 
+  // What goes to RAM first: the last of it is pinned while the rest comes.
+  std::vector<std::size_t> units_to_fill() const {
+    std::vector<std::size_t> units;
+    for (const bool host : {true, false}) {
+      for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+        if (fills(i) && memory_of(i).is_cpu() == host) units.push_back(i);
+      }
+    }
+    return units;
+  }
+
   void fill() {
+    const std::vector<std::size_t> units = units_to_fill();
     std::vector<std::size_t> copied;
     Bytes total = 0;
-    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
-      if (fills(i)) total += unit(i).size;
+    for (const std::size_t i : units) {
+      total += unit(i).size;
+      if (pinned_of_[i] != nullptr) ++pinned_of_[i]->to_fill;
+    }
+    for (const Pinned& pinned : pinned_) {
+      if (pinned.to_fill == 0) pinned.slab->start_pinning();
     }
     core::Progress progress("loading", total);
     Outcome outcome;
-    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
-      if (!fills(i)) continue;
+    for (const std::size_t i : units) {
       if (read_directly(i)) {
         outcome.begin();
         try {
@@ -315,8 +346,12 @@ class Builder {
   void start_read(std::size_t i, core::Progress* progress, Outcome* outcome) {
     const UnitSource::FileRange range = *source_.file_of(i);
     const int file = store_->disk().open(range.file);
-    const auto done = [this, i, progress, outcome](const std::exception_ptr& error) {
-      if (!error) note_read(i, progress);
+    const auto done = [this, i, progress, outcome](std::exception_ptr error) {
+      try {
+        if (!error) note_read(i, progress);
+      } catch (...) {
+        error = std::current_exception();
+      }
       outcome->end(named(i, error));
     };
     if (memory_of(i).is_cpu()) {
@@ -331,6 +366,8 @@ class Builder {
   void note_read(std::size_t i, core::Progress* progress) {
     progress->advance(unit(i).size);
     if (!source_.is_own(i)) store_->add_read(source_.read_for(i, unit(i).size));
+    Pinned* const pinned = pinned_of_[i];
+    if (pinned != nullptr && --pinned->to_fill == 0) pinned->slab->start_pinning();
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {
@@ -473,6 +510,8 @@ class Builder {
   std::vector<std::pair<Slab*, SharedPart>> shared_;
   std::shared_ptr<WeightStore> store_;
   std::vector<std::byte*> data_;  // of each unit that lies in memory
+  std::deque<Pinned> pinned_;
+  std::vector<Pinned*> pinned_of_;  // of each unit, where there is one
   std::map<std::size_t, UnitSource::FileRange> files_;
   std::mutex lanes_mutex_;
   std::map<int, std::unique_ptr<Lane>> lanes_;  // their ends wait for their copies

@@ -148,12 +148,10 @@ Bytes WeightStore::planned(const std::string& tier) const {
   return found == planned_.end() ? 0 : found->second;
 }
 
-Slab& WeightStore::add_slab(c10::Device device, Bytes size, bool pinned, const SharedPart& shared) {
+Slab& WeightStore::add_slab(c10::Device device, Bytes size, const SharedPart& shared) {
   Reservation reservation = ledger(device).reserve(Tag::kWeights, size);
-  Slab& slab = *slabs_.emplace_back(
+  return *slabs_.emplace_back(
       std::make_unique<Slab>(device, size, std::move(reservation), false, shared));
-  if (pinned && size > 0) slab.start_pinning();
-  return slab;
 }
 
 void WeightStore::finish_pinning() {

@@ -80,9 +80,9 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   void add_read(Bytes bytes) { read_ += bytes; }
   Bytes bytes_read() const { return read_; }
 
-  // Memory that stays, for all of a device or tier at once. Kept until the store goes. What is
-  // pinned may be filled at once, and used after finish_pinning().
-  Slab& add_slab(c10::Device device, Bytes size, bool pinned, const SharedPart& shared = {});
+  // Memory that stays, for all of a device or tier at once. Kept until the store goes. Where it is
+  // being pinned, copies come after finish_pinning().
+  Slab& add_slab(c10::Device device, Bytes size, const SharedPart& shared = {});
   void finish_pinning();
   // RAM that the model has itself, counted until the store goes.
   void add_kept(Bytes size);

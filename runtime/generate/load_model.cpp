@@ -295,6 +295,7 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
       state->layers.begin == 0 && state->layers.end == state->model->layers().size() && !share.sum;
   const bool replayed =
       options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state);
+  if (state->device.is_cuda()) runtime::let_pools_grow();
   const std::future<void> rehearsal = rehearse_beside(*state, dtype, replayed);
   runtime::telling_lack_of_memory(*state, [&] {
     state->bytes_read =

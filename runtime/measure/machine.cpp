@@ -99,6 +99,32 @@ double hop_seconds(c10::Device gpu) {
          2;
 }
 
+// What a process that runs a model takes of GPU 0 beside what its plan has there.
+Bytes beside_plan(const fs::path& model, Bytes gpu, const MeasureOptions& options) {
+  const auto free = [] { return gpus().front().free; };
+  const Bytes before = free();
+  Bytes least = before;
+  Bytes planned = 0;
+  {
+    const std::jthread watch([&](const std::stop_token& ended) {
+      for (; !ended.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+        least = std::min(least, free());
+      }
+    });
+    planned = options.run_apart(model, gpu);
+  }
+  return before - std::min(before, least + planned);
+}
+
+// All on the GPU, where passes are recorded, and with some of it in RAM.
+void measure_context(const fs::path& model, const MeasureOptions& options, GpuProfile* gpu) {
+  constexpr Bytes kAll = 8 * kGiB;
+  constexpr Bytes kSome = 1280 * kMiB;
+  gpu->context = beside_plan(model, kSome, options);
+  const Bytes recorded = beside_plan(model, kAll, options);
+  gpu->recorded = recorded - std::min(recorded, gpu->context);
+}
+
 void write_file(const fs::path& path, const Slab& bytes) {
   core::write_file_atomically(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
@@ -187,10 +213,14 @@ Profile measure_machine(const MeasureOptions& options) {
   profile.cpu_call = cpu.call;
   options.on_step("CPU");
   profile.cpu_operations = operations(c10::kCPU, at::kFloat, 1024);
+  GpuProfile gpu;
+  if (!found_gpus.empty() && options.run_apart) {
+    options.on_step("memory of the GPU's driver");
+    measure_context(models.large(), options, &gpu);
+  }
   for (const Gpu& found : found_gpus) {
     options.on_step(fmt::format("GPU {}", found.index));
     const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(found.index));
-    GpuProfile gpu;
     const ModelSpeed speed = models.resident(haul::gpu(found.index));
     gpu.memory_bandwidth = speed.bandwidth;
     gpu.call = speed.call;

@@ -19,6 +19,9 @@ namespace haul::runtime {
 struct MeasureOptions {
   std::filesystem::path folder;  // on the disk that counts
   std::function<void(const std::string&)> on_step = [](const std::string&) {};
+  // Runs a model in a process of its own that may have so much of GPU 0, and tells what its plan
+  // has there, the driver's part left out. Without it that part is not measured.
+  std::function<Bytes(const std::filesystem::path& model, Bytes gpu)> run_apart;
 };
 
 // Throws Error(kResource) where memory or disk is missing for it.

@@ -33,6 +33,8 @@ class MeasuredModels {
   // Where layers lie in RAM for GPU 0, and the CPU multiplies some rows while the link, which gives
   // so much alone, brings the others. Nothing where the GPU's driver is too old for it.
   std::optional<HelpSpeed> helped(double link) const;
+  // The folder of the large one.
+  const std::filesystem::path& large() const { return large_.folder; }
 
  private:
   struct Folder {

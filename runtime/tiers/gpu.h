@@ -25,6 +25,10 @@ bool built_for_gpus();
 
 std::vector<Gpu> gpus();
 
+// Lets torch's pools of GPU memory grow in place: else they keep pieces of every size that was ever
+// asked for. What the environment or the program has set for them stays.
+void let_pools_grow();
+
 // All throw Error(kResource) with the driver's reason.
 void* allocate_on_gpu(int index, Bytes size);
 void free_on_gpu(int index, void* memory) noexcept;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <future>
 #include <thread>
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -86,6 +88,14 @@ std::vector<Gpu> gpus() {
     result.push_back({i, properties.name, total, free});
   }
   return result;
+}
+
+void let_pools_grow() {
+  for (const char* const name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  if (!c10::CachingAllocator::getAllocatorSettings().empty()) return;
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
 }
 
 void* allocate_on_gpu(int index, Bytes size) {

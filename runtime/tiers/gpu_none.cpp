@@ -23,6 +23,7 @@ std::vector<Gpu> gpus() {
   return {};
 }
 
+void let_pools_grow() {}
 void* allocate_on_gpu(int, Bytes) {
   refuse();
 }

@@ -79,7 +79,7 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
 }
 
 void Slab::start_pinning() {
-  pinning_ = pin_beside(data_, size_);
+  if (size_ > 0) pinning_ = pin_beside(data_, size_);
 }
 
 void Slab::finish_pinning() {

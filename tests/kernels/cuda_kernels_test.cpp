@@ -6,12 +6,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "kernels/attend.h"
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rotate.h"
@@ -98,6 +100,37 @@ TEST(CudaKernels, MultiplyWithWhatFollows) {
     job.curve = curve;
     ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
     EXPECT_TRUE(is_near(out, plain_gated_linear(x, weight, {}, product, curve)));
+  }
+}
+
+TEST(CudaKernels, MultiplyColumns) {
+  at::manual_seed(7);
+  for (const std::int64_t vectors : {1, 3, 4}) {
+    for (const auto& [width, columns] :
+         {std::array<std::int64_t, 2>{1, 8}, {130, 72}, {1600, 40}}) {
+      const at::Tensor x = some({vectors, width}) / std::sqrt(width);
+      const at::Tensor weight = some({width, columns});
+      const at::Tensor bias = some({columns});
+      const at::Tensor residual = some({vectors, columns});
+      at::Tensor out = at::empty({vectors, columns}, x.options());
+      cuda::Columns job{numbers(x),
+                        static_cast<int>(vectors),
+                        static_cast<int>(width),
+                        numbers(weight),
+                        static_cast<int>(columns),
+                        numbers(bias),
+                        nullptr,
+                        numbers_of(out)};
+      ASSERT_TRUE(cuda::serves_columns(static_cast<std::size_t>(width),
+                                       static_cast<std::size_t>(columns), job.vectors));
+      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+      EXPECT_TRUE(is_near(out, in_float(x, weight.t(), bias))) << vectors << " x " << width;
+      at::Tensor added = at::empty_like(out);
+      job.residual = numbers(residual);
+      job.out = numbers_of(added);
+      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+      EXPECT_TRUE(added.equal(residual + out)) << vectors << " x " << width;
+    }
   }
 }
 

@@ -60,6 +60,29 @@ TEST(GpuLinear, GivesWhatTorchsGives) {
   }
 }
 
+TEST(GpuConv1d, GivesWhatTorchsGives) {
+  at::manual_seed(10);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const std::int64_t width : {1, 7, 64, 1600, 6400}) {
+      for (const std::int64_t columns : {5, 8, 40, 1600, 4800}) {
+        const at::Tensor x = some({1, rows, width});
+        const at::Tensor weight = some({width, columns});
+        const at::Tensor bias = some({columns});
+        const at::Tensor residual = some({1, rows, columns});
+        const at::Tensor found = conv1d(x, weight, bias);
+        EXPECT_TRUE(conv1d(x, weight, bias, residual).equal(residual + found));
+        if (rows > 4 || columns % 8 != 0) {  // torch's
+          EXPECT_TRUE(found.equal(plain_conv1d(x, weight, bias)));
+          continue;
+        }
+        expect_product(found, x, weight.t(), bias);
+        // The same bits beside others.
+        EXPECT_TRUE(conv1d(x.narrow(1, 0, 1), weight, bias).equal(found.narrow(1, 0, 1)));
+      }
+    }
+  }
+}
+
 TEST(GpuLinear, RoundsAsSeparateOperatorsDo) {
   at::manual_seed(8);
   for (const std::int64_t rows : {1, 3, 4}) {

@@ -189,16 +189,34 @@ TEST(HaulPlanner, CountsCacheActivationsAndTheDriver) {
   request.dtype = Dtype::kF32;
   const Plan plan = make_plan(g, request, Profile{});
   expect_sound(g, plan);
-  EXPECT_EQ(plan.devices[0].context, kGpuContext);
+  EXPECT_EQ(plan.devices[0].context, Profile{}.gpu.context + Profile{}.gpu.recorded);
   EXPECT_EQ(plan.devices[0].kv, 6U * 2 * 8 * 4 * 10'000);
   EXPECT_GT(plan.devices[0].activations, 0U);
   ASSERT_TRUE(plan.first_token.has_value());
   EXPECT_GT(plan.first_token->seconds, plan.token.seconds);
 }
 
+TEST(HaulPlanner, CountsTheDriverAsItWasMeasured) {
+  const Description g = with_dimensions();
+  Profile profile;
+  profile.gpus[0].context = 300 * kMiB;
+  profile.gpus[0].recorded = 100 * kMiB;
+  PlanRequest request = ask(g, "0=1GiB,cpu=1GiB");
+  request.context = 100;
+  const Plan all = make_plan(g, request, profile);
+  EXPECT_EQ(weights_on(all, gpu(0)), 15'076U);
+  EXPECT_EQ(all.devices[0].context, 400 * kMiB);
+  // Where some lies elsewhere no pass is recorded.
+  request.memory[0].bits = 8 * (all.devices[0].used() - 1000);
+  const Plan some = make_plan(g, request, profile);
+  EXPECT_LT(weights_on(some, gpu(0)), 15'076U);
+  EXPECT_GT(weights_on(some, gpu(0)), 0U);
+  EXPECT_EQ(some.devices[0].context, 300 * kMiB);
+}
+
 TEST(HaulPlanner, FindsTheLongestContextThatNeedsNoOffload) {
   const Description g = with_dimensions();
-  PlanRequest request = ask(g, "0=560MiB");
+  PlanRequest request = ask(g, "0=816MiB");
   request.dtype = Dtype::kF32;
   const auto longest = longest_context(g, request, Profile{}, 1, 100'000);
   ASSERT_TRUE(longest.has_value());
@@ -287,8 +305,9 @@ TEST_P(RandomTrees, KeepTheirPromises) {
     const MapMode mode = static_cast<MapMode>(random.pick(0, 3));
     SCOPED_TRACE(std::to_string(seed) + " " + memory);
     const PlanRequest request = ask(d, memory, mode);
-    const core::ModelWorld model = core::build_world(d, sizes, request.options, request.memory,
-                                                     Profile{}, core::plan_workload(d, request));
+    const core::ModelWorld model =
+        core::build_world(d, sizes, request.options, request.memory, Profile{},
+                          core::plan_workload(d, request, Profile{}));
     const Plan plan = make_plan(d, request, Profile{});
     if (plan.fits) {
       ++fitted;

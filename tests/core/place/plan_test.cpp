@@ -86,7 +86,7 @@ TEST(PlanSvg, EscapesNamesAndDrawsEachDevice) {
 
 TEST(ProfileFile, LoadsWhatWasSaved) {
   Profile profile;
-  profile.gpus[3] = {1e12, 2e10, 3e14, 2e-6};
+  profile.gpus[3] = {1e12, 2e10, 3e14, 2e-6, 300 * kMiB, kMiB};
   profile.disk_bandwidth = 7e9;
   profile.cpu_call = 1e-5;
   profile.measured = true;

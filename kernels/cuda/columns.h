@@ -1,0 +1,28 @@
+#pragma once
+
+// Products of few vectors with a weight that lies by input, as GPT-2 stores it: a row for each
+// input. All numbers are bfloat16, sums float32, rounded where separate operators would round.
+
+#include <cstddef>
+
+#include <cuda_bf16.h>
+#include <driver_types.h>
+
+namespace haul::kernels::cuda {
+
+struct Columns {
+  const __nv_bfloat16* x = nullptr;  // (vectors, width)
+  int vectors = 0;
+  int width = 0;
+  const __nv_bfloat16* weight = nullptr;  // (width, columns)
+  int columns = 0;
+  const __nv_bfloat16* bias = nullptr;      // (columns), or none
+  const __nv_bfloat16* residual = nullptr;  // (vectors, columns), or none
+  __nv_bfloat16* out = nullptr;             // (vectors, columns)
+};
+
+// Whether a weight of this shape can be multiplied with so many vectors.
+bool serves_columns(std::size_t width, std::size_t columns, int vectors);
+cudaError_t multiply_columns(const Columns& job, cudaStream_t stream);
+
+}  // namespace haul::kernels::cuda
