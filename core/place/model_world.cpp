@@ -41,9 +41,9 @@ class Builder {
 
   // What is not whole is left for the nodes below it, which come next.
   void walk() {
-    const auto& nodes = sizes_.nodes();
-    for (Index i = ModuleSizes::kRoot; i < nodes.size();) {
-      const ModuleSizes::Node& node = nodes[i];
+    const Index end = sizes_[ModuleSizes::kRoot].end;
+    for (Index i = ModuleSizes::kRoot; i < end;) {
+      const ModuleSizes::Node& node = sizes_[i];
       const bool block = node.divisible && i != ModuleSizes::kRoot &&
                          contains(options_.no_split, node.module->class_name);
       const Size bytes = to_size(whole_bytes(node.bits));
@@ -128,10 +128,8 @@ class Builder {
     bool called = false;  // the module that is at hand
     Bits own = 0;
     Size own_slots = 0;
-    const auto& nodes = sizes_.nodes();
-    const Index end = nodes[node].end;
-    for (Index i = node; i != end; ++i) {
-      const ModuleSizes::Node& item = nodes[i];
+    const ModuleSizes::Node* const begin = &sizes_[node];
+    for (const ModuleSizes::Node& item : std::span(begin, begin->end - node)) {
       if (item.module != nullptr) {
         own = 0;
         own_slots = 0;
@@ -328,7 +326,7 @@ Bytes stored_bytes(const ModuleSizes::Node& tensor) {
 }
 
 DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
-                        bool clean) {
+                        bool clean, NamePlaces* places) {
   NodeMap map(model.keys.total());
   std::size_t next = 0;
   for (std::size_t u = 0; u < choices.size(); ++u) {
@@ -337,7 +335,7 @@ DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const
   }
   const auto by_node = [](const NodeEntry& a, const NodeEntry& b) { return a.node < b.node; };
   if (!std::is_sorted(map.begin(), map.end(), by_node)) std::sort(map.begin(), map.end(), by_node);
-  return named(sizes, map, clean);
+  return named(sizes, map, clean, places);
 }
 
 namespace {

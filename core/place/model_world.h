@@ -70,8 +70,9 @@ inline Device device_of(const World& world, Choice choice) {
   if (choice.store == Store::kDisk) return kDiskDevice;
   return world.executors[choice.executor].device;
 }
+// `places` as those of named().
 DeviceMap to_device_map(const ModelWorld& model, const ModuleSizes& sizes, const Choices& choices,
-                        bool clean);
+                        bool clean, NamePlaces* places);
 
 // What a given map means in this world. Weights in RAM are copied to the first GPU or computed by
 // the CPU, whichever is faster for all of them; those on disk are copied to the first executor.

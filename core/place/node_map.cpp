@@ -11,16 +11,19 @@ using Index = ModuleSizes::Index;
 // which are shorter and fewer than all names.
 class Namer {
  public:
-  Namer(const ModuleSizes& sizes, const NodeMap& entries, bool clean)
-      : sizes_(sizes), entries_(entries), clean_(clean) {}
+  Namer(const ModuleSizes& sizes, const NodeMap& entries, bool clean, NamePlaces* places)
+      : sizes_(sizes), entries_(entries), clean_(clean), places_(places) {}
 
   DeviceMap run() && {
     if (entries_.empty()) return {};
     const auto count = static_cast<std::uint32_t>(entries_.size());
     if (is_one(ModuleSizes::kRoot, 0, count)) return {{"", entries_[0].device}};
     result_.reserve(count);
+    if (places_ != nullptr) places_->assign(sizes_.nodes().size(), kNoPlace);
     add_below(ModuleSizes::kRoot, 0, count);
-    return whole_names_differ_ ? sorted(std::move(result_)) : std::move(result_);
+    if (!whole_names_differ_) return std::move(result_);
+    if (places_ != nullptr) places_->clear();
+    return sorted(std::move(result_));
   }
 
  private:
@@ -58,7 +61,10 @@ class Namer {
       group.child = child;
       in_order = in_order && (groups_.size() == first + 1 || before(*(&group - 1), group));
       group.begin = begin;
-      while (begin < end && entries_[begin].node < below) ++begin;
+      // None stands below another, so a child that has its own has no more.
+      if (entries_[begin++].node != child) {
+        while (begin < end && entries_[begin].node < below) ++begin;
+      }
       group.end = begin;
     }
     const std::size_t last = groups_.size();
@@ -70,6 +76,9 @@ class Namer {
       const Group& group = groups_[i];
       path_.add(*group.segment);
       if (is_one(group.child, group.begin, group.end)) {
+        if (places_ != nullptr) {
+          (*places_)[group.child] = static_cast<std::uint32_t>(result_.size());
+        }
         result_.emplace_back(path_.text(), entries_[group.begin].device);
       } else {
         path_.add_dot();
@@ -95,6 +104,7 @@ class Namer {
   const ModuleSizes& sizes_;
   const NodeMap& entries_;
   const bool clean_;
+  NamePlaces* const places_;
   std::vector<Group> groups_;  // of every module on the path
   Path path_;
   bool whole_names_differ_ = false;
@@ -104,22 +114,22 @@ class Namer {
 }  // namespace
 
 void Names::enter(Index module) {
-  while (!steps_.empty() &&
-         !(steps_.back().module <= module && module < sizes_[steps_.back().module].end)) {
-    path_.cut(steps_.back().length);
-    steps_.pop_back();
+  while (module < module_ || module >= sizes_[module_].end) {
+    path_.cut(path_.length() - sizes_[module_].segment->size() - 1);
+    module_ = sizes_[module_].parent;
   }
-  if (module == ModuleSizes::kRoot || (!steps_.empty() && steps_.back().module == module)) return;
-  enter(sizes_[module].parent);
-  steps_.push_back({module, path_.length()});
+  if (module == module_) return;
+  const Index parent = sizes_[module].parent;
+  if (parent != module_) enter(parent);
   path_.add(*sizes_[module].segment);
   path_.add_dot();
+  module_ = module;
 }
 
 std::string Names::operator()(Index node) {
   if (node == ModuleSizes::kRoot) return {};
   const Index parent = sizes_[node].parent;
-  if (steps_.empty() || steps_.back().module != parent) enter(parent);
+  if (parent != module_) enter(parent);
   const std::size_t length = path_.length();
   path_.add(*sizes_[node].segment);
   const std::string_view name = path_.text();
@@ -127,8 +137,9 @@ std::string Names::operator()(Index node) {
   return std::string(name);
 }
 
-DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean) {
-  return Namer(sizes, map, clean).run();
+DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean, NamePlaces* places) {
+  if (places != nullptr) places->clear();
+  return Namer(sizes, map, clean, places).run();
 }
 
 std::optional<Device> device_at(const ModuleSizes& sizes, const NodeMap& map, Index node) {

@@ -2,6 +2,8 @@
 
 // A device map by the nodes of a size table instead of names, for trees with very many modules.
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,18 +53,19 @@ class Names {
   // Makes path_ that of a module.
   void enter(ModuleSizes::Index module);
 
-  struct Step {
-    ModuleSizes::Index module;
-    std::size_t length;  // of the path before it
-  };
-
   const ModuleSizes& sizes_;
-  std::vector<Step> steps_;  // the modules on the path
-  Path path_;                // with a dot at its end
+  ModuleSizes::Index module_ = ModuleSizes::kRoot;
+  Path path_;  // of that module, with a dot at its end; the root's is empty
 };
 
-// Sorted by name; cleaned as clean_device_map does it, or as it is. In about linear time.
-DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean);
+// By node: where its name stands in a device map, or kNoPlace. Empty: unknown.
+using NamePlaces = std::vector<std::uint32_t>;
+inline constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::max();
+
+// Sorted by name; cleaned as clean_device_map does it, or as it is. In about linear time. `places`
+// become those of the result; unknown where it is one entry or was sorted by whole names.
+DeviceMap named(const ModuleSizes& sizes, const NodeMap& map, bool clean,
+                NamePlaces* places = nullptr);
 
 // The device of a node by the entry at or above it, or by those below where they agree.
 std::optional<Device> device_at(const ModuleSizes& sizes, const NodeMap& map,

@@ -21,6 +21,7 @@ using core::Choices;
 using core::Executor;
 using core::Held;
 using core::ModelWorld;
+using core::NamePlaces;
 using core::plan_workload;
 using core::prompt_workload;
 using core::Store;
@@ -102,8 +103,12 @@ Runs runs_of(const World& world, const Choices& choices) {
     for (; i < units.size() && choices[units[i]] == choice; ++i) {
       sum.add_memory(world.units[units[i]]);
     }
-    result.runs.push_back(
-        {choice, units[begin], units[i - 1], static_cast<std::uint32_t>(i - begin), bytes_of(sum)});
+    Run& run = result.runs.emplace_back();
+    run.choice = choice;
+    run.first = units[begin];
+    run.last = units[i - 1];
+    run.count = static_cast<std::uint32_t>(i - begin);
+    run.bytes = bytes_of(sum);
     Held& held = result.held[choice.executor];
     held.busy = true;
     held.from[static_cast<std::size_t>(choice.store)].add_memory(sum);
@@ -126,15 +131,22 @@ Prediction load_prediction(const World& world, const std::vector<Held>& held) {
   return result;
 }
 
+// Most names stand in the map, and a copy is quicker than making them again.
 std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes,
-                               const std::vector<Run>& runs) {
+                               const std::vector<Run>& runs, const DeviceMap& map,
+                               const NamePlaces& places) {
   core::Names names(sizes);
+  const auto name_of = [&](std::uint32_t unit) {
+    const ModuleSizes::Index node = model.keys[unit].front();
+    const std::uint32_t place = places.empty() ? core::kNoPlace : places[node];
+    return place == core::kNoPlace ? names(node) : map[place].first;
+  };
   std::vector<PlanStep> steps;
   steps.reserve(runs.size());
   for (const Run& run : runs) {
     PlanStep& step = steps.emplace_back();
-    step.first = names(model.keys[run.first].front());
-    step.last = run.count == 1 ? step.first : names(model.keys[run.last].front());
+    step.first = name_of(run.first);
+    step.last = run.count == 1 ? step.first : name_of(run.last);
     step.count = run.count;
     step.lies = device_of(model.world, run.choice);
     step.runs_on = model.world.executors[run.choice.executor].device;
@@ -234,11 +246,11 @@ double cpu_share(const World& world, const std::vector<Held>& held, const Timing
 
 void fill(const Description& description, const PlanRequest& request, const Profile& profile,
           const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
-          const Timing& timing, Plan* plan) {
+          const Timing& timing, const NamePlaces& places, Plan* plan) {
   const Workload load = plan_workload(description, request, profile);
   const auto [runs, held] = runs_of(model.world, choices);
   plan->fits = timing.fits;
-  plan->steps = steps_of(model, sizes, runs);
+  plan->steps = steps_of(model, sizes, runs, plan->map, places);
   plan->devices = core::devices_of(model.world, held, timing, plan->memory, load);
   plan->load = load_prediction(model.world, held);
   plan->token = prediction(model.world, choices, timing);
@@ -279,6 +291,7 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   std::optional<Choices> choices;
   std::optional<Timing> timing;
   std::vector<Budget> reserves;
+  NamePlaces places;  // in the map
   if (request.given_map) {
     plan.map = *request.given_map;
     choices = choices_for(plan.map, model, sizes, &plan);
@@ -300,14 +313,16 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
       plan.best_possible = placement->bound;
       plan.proven_best = placement->proven && request.mode == MapMode::kAuto;
       if (plan.proven_best) plan.best_possible = timing->seconds;
-      plan.map = to_device_map(model, sizes, *choices, request.options.clean_result);
+      plan.map = to_device_map(model, sizes, *choices, request.options.clean_result, &places);
     }
   }
   if (choices && !timing) {
     timing = predict(model.world, *choices);
     plan.best_possible = lower_bound(model.world, kinds_of(model.world));
   }
-  if (choices) fill(description, request, profile, sizes, model, *choices, *timing, &plan);
+  if (choices) {
+    fill(description, request, profile, sizes, model, *choices, *timing, places, &plan);
+  }
   if (request.given_map || request.planner == Planner::kAccelerate) {
     if (!request.context || !choices) {
       plan.devices = core::devices_of_map(sizes, request.options, plan, reserves,

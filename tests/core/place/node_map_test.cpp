@@ -1,5 +1,6 @@
 #include "core/place/node_map.h"
 
+#include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -42,6 +43,37 @@ TEST(NodeMap, IsNamedSortedAndCleanedAsTheMapOfNamesIs) {
     ASSERT_EQ(named(sizes, map, false), expected);
     ASSERT_EQ(named(sizes, map, true), clean_device_map(expected));
   }
+}
+
+TEST(NodeMap, TellsWhereItsNamesStand) {
+  const Description description = test::describe(test::container(
+      "", "Model",
+      {test::container("b", "Half", {test::linear("9", 2, 2), test::linear("10", 2, 2)}),
+       test::container("a", "Half", {test::linear("0", 2, 2), test::linear("1", 2, 2)})}));
+  const ModuleSizes sizes = compute_module_sizes(description);
+  NodeMap map;
+  for (const char* name : {"b.9", "b.10", "a.0", "a.1"}) {
+    map.push_back({*sizes.find(name), name[0] == 'a' || name[2] == '9' ? gpu(0) : gpu(1)});
+  }
+  NamePlaces places;
+  const DeviceMap result = named(sizes, map, true, &places);
+  EXPECT_EQ(result, (DeviceMap{{"a", gpu(0)}, {"b.10", gpu(1)}, {"b.9", gpu(0)}}));
+  ASSERT_EQ(places.size(), sizes.nodes().size());
+  for (ModuleSizes::Index i = 0; i < places.size(); ++i) {
+    const auto found = std::find_if(result.begin(), result.end(), [&](const auto& entry) {
+      return entry.first == sizes.name(i);
+    });
+    const auto place = static_cast<std::uint32_t>(found - result.begin());
+    EXPECT_EQ(places[i], found == result.end() ? kNoPlace : place) << sizes.name(i);
+  }
+}
+
+TEST(NodeMap, TellsNoPlacesWhereWholeNamesAreSorted) {
+  const Description description = awkward();
+  const ModuleSizes sizes = compute_module_sizes(description);
+  NamePlaces places{1, 2};
+  named(sizes, {{*sizes.find("a-b.9"), gpu(0)}, {*sizes.find("ab"), gpu(1)}}, true, &places);
+  EXPECT_TRUE(places.empty());
 }
 
 TEST(NodeMap, NamesAreThoseOfTheSizes) {
