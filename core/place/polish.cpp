@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "core/place/construct.h"
@@ -194,12 +195,13 @@ void spread_evenly(const World& world, const UnitKinds& kinds, const std::vector
       }
       ++share.seen;
       if (share.more == 0 || share.left[share.store] == 0) {
-        std::size_t furthest = 3;
+        std::int64_t furthest = std::numeric_limits<std::int64_t>::min();
         for (std::size_t store = 0; store < 3; ++store) {
-          if (share.left[store] == 0) continue;
-          if (furthest == 3 || share.behind(store) > share.behind(furthest)) furthest = store;
+          const std::int64_t behind = share.behind(store);
+          if (share.left[store] == 0 || behind <= furthest) continue;
+          furthest = behind;
+          share.store = store;
         }
-        share.store = furthest;
         share.more = share.size;
       }
       --share.more;
