@@ -1,7 +1,6 @@
-#include "kernels/cuda/columns.h"
-
 #include <algorithm>
 
+#include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
@@ -22,7 +21,7 @@ constexpr std::size_t kMostShared = 96 << 10;  // bytes; some GPUs have less
 template <int kVectors>
 __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Columns job) {
   __shared__ float of_warps[kWarps][kStrip];
-  auto* const x_shared = reinterpret_cast<float*>(dynamic_shared());  // (vectors, width)
+  auto* const x_shared = reinterpret_cast<bf16*>(dynamic_shared());  // (vectors, width)
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int row = thread / kChunks;
@@ -43,7 +42,9 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
   };
   load(0);  // before there is anything to multiply
   after_previous();
-  for (int i = thread; i < kVectors * job.width; i += kThreads) x_shared[i] = fresh(job.x + i);
+  for (int i = thread; i < kVectors * job.width; i += kThreads) {
+    x_shared[i] = __float2bfloat16_rn(fresh(job.x + i));
+  }
   __syncthreads();
 
   float sums[kVectors][kWide] = {};
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
       unpack(words[u], w);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        const float factor = x_shared[v * job.width + at];
+        const float factor = __bfloat162float(x_shared[v * job.width + at]);
 #pragma unroll
         for (int i = 0; i < kWide; ++i) sums[v][i] = fmaf(w[i], factor, sums[v][i]);
       }
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
 }
 
 std::size_t shared_for(std::size_t width, int vectors) {
-  const std::size_t bytes = width * sizeof(float) * static_cast<std::size_t>(vectors);
+  const std::size_t bytes = width * sizeof(bf16) * static_cast<std::size_t>(vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
 }
 

@@ -52,6 +52,16 @@ c10::Device real_device(Device device) {
               fmt::format("haul does not compute on '{}'", to_string(device)));
 }
 
+std::optional<c10::Device> first_gpu(const Plan& plan) {
+  for (const PlanStep& step : plan.steps) {
+    if (step.runs_on.kind == DeviceKind::kGpu) return real_device(step.runs_on);
+  }
+  for (const auto& [name, device] : plan.map) {
+    if (device.kind == DeviceKind::kGpu) return real_device(device);
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // The description that the model will have once it is loaded.

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "haul/error.h"
+#include "runtime/dispatch/placement.h"
 #include "runtime/generate/state.h"
 
 namespace haul::runtime {
@@ -22,7 +23,7 @@ auto telling_lack_of_memory(const LoadedModel::State& state, const Work& work) {
   } catch (const c10::OutOfMemoryError& error) {
     tell_lack_of_memory(state, error.what_without_backtrace());
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kResource || !state.device.is_cuda()) throw;
+    if (error.kind() != ErrorKind::kResource || !first_gpu(state.plan)) throw;
     tell_lack_of_memory(state, error.what());
   }
 }

@@ -216,10 +216,11 @@ bool lies_on_one_gpu(const LoadedModel::State& state) {
 // matters.
 std::future<void> rehearse_beside(const LoadedModel::State& state, Dtype dtype, bool replayed) {
   const Dimensions& dimensions = state.dimensions();
-  if (!state.device.is_cuda() || !dimensions.causal || dimensions.encoder_layers > 0) return {};
-  runtime::Rehearsal rehearsal{state.device, dtype, replayed};
+  const std::optional<at::Device> device = runtime::first_gpu(state.plan);
+  if (!device || !dimensions.causal || dimensions.encoder_layers > 0) return {};
+  runtime::Rehearsal rehearsal{*device, dtype, replayed};
   for (const PlanDevice& planned : state.plan.devices) {
-    if (planned.device == gpu(state.device.index())) rehearsal.room = planned.activations;
+    if (planned.device == gpu(device->index())) rehearsal.room = planned.activations;
   }
   return std::async(std::launch::async, [&state, &dimensions, rehearsal] {
     try {
@@ -295,7 +296,7 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
       state->layers.begin == 0 && state->layers.end == state->model->layers().size() && !share.sum;
   const bool replayed =
       options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state);
-  if (state->device.is_cuda()) runtime::let_pools_grow();
+  if (runtime::first_gpu(state->plan)) runtime::let_pools_grow();
   const std::future<void> rehearsal = rehearse_beside(*state, dtype, replayed);
   runtime::telling_lack_of_memory(*state, [&] {
     state->bytes_read =
