@@ -1,6 +1,6 @@
 // What haul's products of one vector read on a GPU, beside torch's and beside a plain reader, on
-// the matrices of a Llama 8B: gigabytes a second, the best of some runs over weights that no cache
-// holds. Then the small kernels of a token: microseconds.
+// the matrices of a Llama 8B and, which lie by input, a GPT-2 XL: gigabytes a second, the best of
+// some runs over weights that no cache holds. Then the small kernels of a token: microseconds.
 
 #include <algorithm>
 #include <functional>
@@ -10,12 +10,15 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include "kernels/attend.h"
+#include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
+#include "kernels/rotate.h"
 #include "runtime/tiers/gpu_graph.h"
 
 namespace {
@@ -52,18 +55,39 @@ at::Tensor some(at::IntArrayRef sizes) {
   return at::randn(sizes, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA));
 }
 
-void compare(const char* name, std::int64_t rows, std::int64_t width) {
-  const auto count =
-      static_cast<std::size_t>(std::max<std::int64_t>(2, (1LL << 30) / (rows * width)));
-  std::vector<at::Tensor> weights;
-  for (std::size_t i = 0; i < count; ++i) weights.push_back(some({rows, width}));
-  const at::Tensor x = some({1, 1, width});
-  const double bytes = static_cast<double>(count) * static_cast<double>(weights[0].nbytes());
-  const auto speed = [&](const std::function<void(const at::Tensor&)>& one) {
+// Gigabytes a second of something that is done with each of many weights.
+class Speeds {
+ public:
+  Speeds(std::int64_t rows, std::int64_t width)
+      : weights_(
+            static_cast<std::size_t>(std::max<std::int64_t>(2, (1LL << 30) / (rows * width)))) {
+    for (at::Tensor& weight : weights_) weight = some({rows, width});
+  }
+  double operator()(const std::function<void(const at::Tensor&)>& one) const {
+    const double bytes =
+        static_cast<double>(weights_.size()) * static_cast<double>(weights_[0].nbytes());
     return bytes / 1e9 / best_seconds([&] {
-             for (const at::Tensor& weight : weights) one(weight);
+             for (const at::Tensor& weight : weights_) one(weight);
            });
-  };
+  }
+
+ private:
+  std::vector<at::Tensor> weights_;
+};
+
+void compare_by_input(const char* name, std::int64_t width, std::int64_t columns) {
+  const Speeds speed(width, columns);
+  const at::Tensor x = some({1, 1, width});
+  const at::Tensor bias = some({columns});
+  const double own = speed([&](const at::Tensor& w) { haul::kernels::conv1d(x, w, bias); });
+  const double torch = speed([&](const at::Tensor& w) { haul::kernels::plain_conv1d(x, w, bias); });
+  fmt::print("{:10} {:7} x {:5}: haul {:5.0f}, torch {:5.0f} GB/s\n", name, width, columns, own,
+             torch);
+}
+
+void compare(const char* name, std::int64_t rows, std::int64_t width) {
+  const Speeds speed(rows, width);
+  const at::Tensor x = some({1, 1, width});
   const double own = speed([&](const at::Tensor& w) { haul::kernels::linear(x, w); });
   const double pair = speed([&](const at::Tensor& w) {
     const at::Tensor first = w.narrow(0, 0, rows / 2);
@@ -96,8 +120,19 @@ int main() {
   compare("1B query", 2048, 2048);
   compare("1B gate, up", 16384, 2048);
   compare("1B down", 2048, 8192);
+  compare_by_input("XL c_attn", 1600, 4800);
+  compare_by_input("XL c_proj", 1600, 1600);
+  compare_by_input("XL c_fc", 1600, 6400);
+  compare_by_input("XL down", 6400, 1600);
   const at::Tensor x = some({1, 1, 4096});
   const at::Tensor norm = some({4096});
+  time_small("layer norm of 4096", [&] { haul::kernels::layer_norm(x, norm, norm, 1e-5); });
+  const at::Tensor past = at::zeros({1}, x.options().dtype(at::kLong));
+  const at::Tensor token = some({1, 25, 1, 64});
+  const at::Tensor room = some({1, 25, 64, 64});
+  time_small("keeping a token", [&] {
+    haul::kernels::keep({token, token, room, room, past}, token);
+  });
   time_small("norm of 4096", [&] { haul::kernels::rms_norm(x, norm, 1e-5); });
   const at::Tensor queries = some({1, 32, 1, 128});
   for (const std::int64_t tokens : {200, 4096}) {

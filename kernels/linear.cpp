@@ -111,10 +111,11 @@ at::Tensor own_gated_linear(const at::Tensor& x, const at::Tensor& weight, const
 }
 
 at::Tensor own_conv1d(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
-                      const Optional& residual) {
-  return few_rows(x, weight,
-                  {bias.value_or(at::Tensor()), residual.value_or(at::Tensor()), at::Tensor()},
-                  Lies::kByInput);
+                      const Optional& residual, std::optional<std::int64_t> curve) {
+  at::Tensor out = few_rows(
+      x, weight, {bias.value_or(at::Tensor()), residual.value_or(at::Tensor()), at::Tensor()},
+      Lies::kByInput);
+  return curve ? curved(out, static_cast<Curve>(*curve)) : out;
 }
 
 // On GPUs a weight that is fetched goes through haul::products, with which the CPU may help.
@@ -131,7 +132,8 @@ bool are_at_hand(const at::Tensor& x, const LinearWeights& layer) {
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def("products(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
   library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
-  library.def("conv1d(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
+  library.def(
+      "conv1d(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int? curve) -> Tensor");
   library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
   library.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
@@ -174,21 +176,23 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 }
 
 at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  const at::Tensor& residual) {
+                  const at::Tensor& residual, std::optional<Curve> curve) {
   if (!are_few_rows(x) || !has_own_ops({&x, &weight, &bias, &residual})) {
-    return plain_conv1d(x, weight, bias, residual);
+    return plain_conv1d(x, weight, bias, residual, curve);
   }
   static const auto op = own_op<decltype(own_conv1d)>("haul::conv1d");
-  return op.call(x, weight, optional(bias), optional(residual));
+  const auto number = curve ? std::optional(static_cast<std::int64_t>(*curve)) : std::nullopt;
+  return op.call(x, weight, optional(bias), optional(residual), number);
 }
 
 at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                        const at::Tensor& residual) {
+                        const at::Tensor& residual, std::optional<Curve> curve) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(1);
   const at::Tensor result =
       (bias.defined() ? at::addmm(bias, rows, weight) : at::mm(rows, weight)).view(sizes);
+  if (curve) return curved(result, *curve);
   return residual.defined() ? residual + result : result;
 }
 

@@ -2,6 +2,7 @@
 
 // Linear layers and what follows them. Pure.
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,12 +19,12 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {},
                         const at::Tensor& residual = {});
 
-// The same of a weight that lies the other way round, (in, out). By the operator haul::conv1d where
-// that serves: few rows.
+// The same of a weight that lies the other way round, (in, out); or what goes through a curve,
+// without a residual. By the operator haul::conv1d where that serves: few rows.
 at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  const at::Tensor& residual = {});
+                  const at::Tensor& residual = {}, std::optional<Curve> curve = std::nullopt);
 at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                        const at::Tensor& residual = {});
+                        const at::Tensor& residual = {}, std::optional<Curve> curve = std::nullopt);
 
 // curve(gate) * linear(x, weight, bias), by the operator haul::gated_linear where that serves.
 // `gate` is (…, out).

@@ -121,12 +121,16 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def(
       "rotate_into(Tensor queries, Tensor keys, Tensor values, Tensor cosine, Tensor sine, "
       "Tensor(a!) kept_keys, Tensor(b!) kept_values, Tensor? past) -> Tensor");
+  library.def(
+      "keep(Tensor keys, Tensor values, Tensor(a!) kept_keys, Tensor(b!) kept_values, "
+      "Tensor past) -> ()");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("rotate_into", own_rotate_into);
 }
 TORCH_LIBRARY_IMPL(haul, Autograd, library) {
   library.impl("rotate_into", torch::CppFunction::makeFallthrough());
+  library.impl("keep", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace
@@ -161,10 +165,18 @@ void keep(const NewTokens& tokens, const at::Tensor& keys) {
     tokens.kept_values.copy_(tokens.values);
     return;
   }
-  const at::Tensor places =
-      at::arange(keys.size(2), tokens.past.options()).add_(tokens.past.view({1}));
   at::Tensor kept_keys = tokens.kept_keys;
   at::Tensor kept_values = tokens.kept_values;
+  if (keys.is_cuda() && has_own_ops({&keys, &tokens.values, &kept_keys, &kept_values}) &&
+      kept_keys.stride(-1) == 1 && kept_values.stride(-1) == 1) {
+    using Keep =
+        void(const at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, const at::Tensor&);
+    static const auto op = own_op<Keep>("haul::keep");
+    op.call(keys, tokens.values, kept_keys, kept_values, tokens.past);
+    return;
+  }
+  const at::Tensor places =
+      at::arange(keys.size(2), tokens.past.options()).add_(tokens.past.view({1}));
   kept_keys.index_copy_(2, places, keys);
   kept_values.index_copy_(2, places, tokens.values);
 }

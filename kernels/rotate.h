@@ -22,7 +22,8 @@ struct NewTokens {
   at::Tensor past = {};
 };
 
-// Puts these keys, and the values of the tokens, where they are kept.
+// Puts these keys, and the values of the tokens, where they are kept. By the operator haul::keep on
+// GPUs where the place is asked for, and that serves.
 void keep(const NewTokens& tokens, const at::Tensor& keys);
 
 // Turns queries (B, H, T, D) and keys; keeps keys and values. Returns the queries. By the operator

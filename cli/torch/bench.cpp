@@ -90,12 +90,18 @@ void print(const Profile& profile) {
 }
 
 Bytes run_apart(const fs::path& model, Bytes gpu) {
+  // Without the profile that is there: it may be the one to be mended.
   const ChildEnd end =
-      run_child({fs::read_symlink("/proc/self/exe").string(), "run", model.string(), "--json",
+      run_child({"env", "HAUL_PROFILE=" + (model / "none").string(),
+                 fs::read_symlink("/proc/self/exe").string(), "run", model.string(), "--json",
                  "--temperature", "0", "--ids", "1,2,3,4,5,6,7,8", "--max-new-tokens", "8",
                  "--context", "32", "--max-memory", fmt::format("0={},cpu=16GiB", gpu)});
   if (end.exit_code != 0) throw Error(ErrorKind::kResource, end.err);
-  return core::parse_json(end.out, "haul run").at("stats").at("planned").at("GPU 0").get<Bytes>();
+  const core::Json planned = core::parse_json(end.out, "haul run").at("stats").at("planned");
+  if (!planned.contains("GPU 0")) {
+    throw Error(ErrorKind::kResource, "haul run: nothing of a model was planned for GPU 0");
+  }
+  return planned["GPU 0"].get<Bytes>();
 }
 
 Profile measured(const runtime::MeasureOptions& options) {

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
 namespace haul::cli {
 namespace {
 
-// `top`: the likeliest by the peer, the one it took first, and their logits.
-bool is_tie(const core::Json& top, TokenId ours, TokenId peers, double tolerance) {
+// How much less likely than its own token ours is to the peer, as a share of the logit. `top`: its
+// likeliest, the one it took first, and their logits. Infinite where one is not among them.
+double gap_between(const core::Json& top, TokenId ours, TokenId peers) {
   const auto names = top.at(0).get<std::vector<TokenId>>();
   const auto logits = top.at(1).get<std::vector<double>>();
   const auto found = static_cast<std::size_t>(std::ranges::find(names, ours) - names.begin());
-  return std::ranges::count(names, peers) == 1 && found < names.size() &&
-         std::abs(logits[0] - logits[found]) <= tolerance * std::abs(logits[0]);
+  if (std::ranges::count(names, peers) != 1 || found == names.size()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  return std::abs(logits[0] - logits[found]) / std::abs(logits[0]);
 }
 
 }  // namespace
@@ -32,12 +36,14 @@ Comparison compare(const Answers& ours, const Answers& peers, const core::Json& 
               fmt::format("prompt {}: {} tokens, the peer's {}", i + 1, ours[i].size(),
                           peers[i].size())};
     }
-    if (!is_tie(tops.at(i).at(at), *a, *b, tolerance)) {
+    const double gap = gap_between(tops.at(i).at(at), *a, *b);
+    if (!(gap <= tolerance)) {
       return {false,
               {},
               fmt::format("prompt {}: token {} is {}, the peer's {}", i + 1, at + 1, *a, *b)};
     }
     result.tie = std::min(result.tie.value_or(at + 1), at + 1);
+    result.gap = std::max(result.gap, gap);
   }
   return result;
 }

@@ -16,6 +16,7 @@ struct Comparison {
   bool same = true;                // to the end, or to a tie
   std::optional<std::size_t> tie;  // the first token, from 1, at which an answer met one
   std::string difference;          // for people, where they are not the same
+  double gap = 0;                  // the largest of all ties, as a share of the logit
 };
 
 using Answers = std::vector<std::vector<TokenId>>;

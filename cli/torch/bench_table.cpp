@@ -15,7 +15,8 @@ std::string number(std::optional<double> value, const char* unit = "") {
 std::string ids_text(const BenchRow& row) {
   if (row.peer.empty()) return "-";
   if (!row.ids.same) return "DIFFER";
-  return row.ids.tie ? fmt::format("same to a tie at {}", *row.ids.tie) : "same";
+  if (!row.ids.tie) return "same";
+  return fmt::format("same to a tie at {} ({:.1f} %)", *row.ids.tie, 100 * row.ids.gap);
 }
 
 core::Json or_null(const std::optional<double>& value) {
@@ -88,7 +89,10 @@ core::Json to_json(const BenchRow& row) {
   if (row.peer.empty()) return json;
   json["peer"] = row.median(row.peer);
   json["ids"] = {{"same", row.ids.same}};
-  if (row.ids.tie) json["ids"]["tie_at"] = *row.ids.tie;
+  if (row.ids.tie) {
+    json["ids"]["tie_at"] = *row.ids.tie;
+    json["ids"]["gap"] = row.ids.gap;
+  }
   if (!row.ids.difference.empty()) json["ids"]["difference"] = row.ids.difference;
   return json;
 }

@@ -20,7 +20,7 @@ struct Workload {
   std::int64_t layers = 0;  // that have a KV cache: the last blocks
   Bytes fixed = 0;          // on every executor that is used: activations, logits, workspace
   Bytes gpu_context = 0;    // and beside it on every GPU
-  Bytes recorded = 0;       // of that, where not all lies on one GPU this is free
+  Bytes recorded = 0;       // of that: given back where not all lies on one GPU
   bool margins = false;     // see PlanRequest
   bool helped = false;      // the CPU may multiply rows of matrices that lie in RAM for GPUs
 };

@@ -22,7 +22,11 @@ Device first_device(const DeviceMap& map) {
 // Passes are recorded where one GPU has all the weights.
 void give_back_recorded(const Workload& load, std::vector<PlanDevice>* devices) {
   const auto holds = [](const PlanDevice& device) { return device.weights > 0; };
-  if (std::count_if(devices->begin(), devices->end(), holds) == 1) return;
+  const auto first = std::find_if(devices->begin(), devices->end(), holds);
+  if (first != devices->end() && first->device.is_accelerator() &&
+      std::none_of(first + 1, devices->end(), holds)) {
+    return;
+  }
   for (PlanDevice& device : *devices) {
     if (device.context > 0) device.context -= load.recorded;
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/columns.h"
+#include "kernels/cuda/curves.cuh"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
@@ -8,39 +9,45 @@
 namespace haul::kernels::cuda {
 namespace {
 
-// A block has a strip of columns: all of its sums, so that no block waits for another, and narrow,
-// so that small weights are spread over many processors. Its threads take the rows in turns.
+// A block has a strip of columns: all of their sums, so that no block waits for another. Its
+// threads take the rows in turns, with two tiles of them on their way at any time.
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kLanes;
-constexpr int kChunks = 4;  // of kWide columns
-constexpr int kStrip = kChunks * kWide;
-constexpr int kRows = kThreads / kChunks;  // at a time
-constexpr int kUnroll = 8;
+constexpr int kUnroll = 4;
 constexpr std::size_t kMostShared = 96 << 10;  // bytes; some GPUs have less
 
-template <int kVectors>
-__global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Columns job) {
-  __shared__ float of_warps[kWarps][kStrip];
-  auto* const x_shared = reinterpret_cast<bf16*>(dynamic_shared());  // (vectors, width)
+// Strips are narrow where that spreads a weight over more processors, but no row of one is less
+// than the 32 bytes that memory gives at once.
+constexpr int kNarrow = 2, kWider = 4;  // times kWide columns
+
+template <int kVectors, int kChunks>
+__global__ void __launch_bounds__(kThreads, 1) columns(const __grid_constant__ Columns job) {
+  constexpr int kStrip = kChunks * kWide;
+  constexpr int kRows = kThreads / kChunks;
+  constexpr int kTile = kRows * kUnroll;                                       // rows
+  auto* const of_warps = reinterpret_cast<float*>(dynamic_shared());           // (warps, strip)
+  auto* const x_shared = reinterpret_cast<bf16*>(of_warps + kWarps * kStrip);  // (vectors, width)
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int row = thread / kChunks;
-  const int column = static_cast<int>(blockIdx.x) * kStrip + thread % kChunks * kWide;
+  const int strip = static_cast<int>(blockIdx.x) * kStrip;
+  const int column = strip + thread % kChunks * kWide;
   const bool inside = column < job.columns;
-  uint4 words[kUnroll];
-  const auto load = [&](int begin) {
+  const auto load = [&](int begin, uint4(&into)[kUnroll]) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
       const std::size_t first =
           static_cast<std::size_t>(at) * static_cast<std::size_t>(job.columns) +
           static_cast<std::size_t>(column);
-      words[u] = inside && at < job.width
-                     ? passing(reinterpret_cast<const uint4*>(job.weight + first))
-                     : uint4{0, 0, 0, 0};
+      into[u] = inside && at < job.width
+                    ? passing(reinterpret_cast<const uint4*>(job.weight + first))
+                    : uint4{0, 0, 0, 0};
     }
   };
-  load(0);  // before there is anything to multiply
+  uint4 even[kUnroll], odd[kUnroll];
+  load(0, even);  // before there is anything to multiply
+  load(kTile, odd);
   after_previous();
   for (int i = thread; i < kVectors * job.width; i += kThreads) {
     x_shared[i] = __float2bfloat16_rn(fresh(job.x + i));
@@ -48,13 +55,13 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
   __syncthreads();
 
   float sums[kVectors][kWide] = {};
-  for (int begin = 0; begin < job.width; begin += kUnroll * kRows) {
+  const auto multiply = [&](int begin, const uint4(&tile)[kUnroll]) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
       if (at >= job.width) continue;
       float w[kWide];
-      unpack(words[u], w);
+      unpack(tile[u], w);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         const float factor = __bfloat162float(x_shared[v * job.width + at]);
@@ -62,7 +69,12 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
         for (int i = 0; i < kWide; ++i) sums[v][i] = fmaf(w[i], factor, sums[v][i]);
       }
     }
-    load(begin + kUnroll * kRows);
+  };
+  for (int begin = 0; begin < job.width; begin += 2 * kTile) {
+    multiply(begin, even);
+    load(begin + 2 * kTile, even);
+    multiply(begin + kTile, odd);
+    load(begin + 3 * kTile, odd);
   }
 
   const int lane = thread % kLanes;
@@ -73,16 +85,16 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
       // Lanes that are kChunks apart have the same columns.
       float sum = sums[v][i];
       for (int step = kChunks; step < kLanes; step *= 2) sum += __shfl_xor_sync(kAll, sum, step);
-      if (lane < kChunks) of_warps[thread / kLanes][lane * kWide + i] = sum;
+      if (lane < kChunks) of_warps[thread / kLanes * kStrip + lane * kWide + i] = sum;
     }
     __syncthreads();
-    const int mine = static_cast<int>(blockIdx.x) * kStrip + thread;
-    if (thread < kStrip && mine < job.columns) {
+    if (thread < kStrip && strip + thread < job.columns) {
       float sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += of_warps[warp][thread];
-      if (job.bias != nullptr) sum += __bfloat162float(job.bias[mine]);
+      for (int warp = 0; warp < kWarps; ++warp) sum += of_warps[warp * kStrip + thread];
+      if (job.bias != nullptr) sum += __bfloat162float(job.bias[strip + thread]);
       const std::size_t to = static_cast<std::size_t>(v) * static_cast<std::size_t>(job.columns) +
-                             static_cast<std::size_t>(mine);
+                             static_cast<std::size_t>(strip + thread);
+      if (job.curves) sum = curved(rounded(sum), job.curve);
       if (job.residual != nullptr) sum = rounded(sum) + fresh(job.residual + to);
       job.out[to] = __float2bfloat16_rn(sum);
     }
@@ -90,9 +102,30 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Colu
   }
 }
 
+// All of it asked for when the kernel starts: what it had of its own would count as well.
 std::size_t shared_for(std::size_t width, int vectors) {
-  const std::size_t bytes = width * sizeof(bf16) * static_cast<std::size_t>(vectors);
+  const std::size_t bytes = kWarps * kWider * kWide * sizeof(float) +
+                            width * sizeof(bf16) * static_cast<std::size_t>(vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
+}
+
+template <int kChunks>
+cudaError_t start_for(const Columns& job, cudaStream_t stream) {
+  constexpr int kStrip = kChunks * kWide;
+  const dim3 grid(static_cast<unsigned>((job.columns + kStrip - 1) / kStrip));
+  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors);
+  switch (job.vectors) {
+    case 1:
+      return start(columns<1, kChunks>, job, grid, kThreads, shared, stream);
+    case 2:
+      return start(columns<2, kChunks>, job, grid, kThreads, shared, stream);
+    case 3:
+      return start(columns<3, kChunks>, job, grid, kThreads, shared, stream);
+    case 4:
+      return start(columns<4, kChunks>, job, grid, kThreads, shared, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace
@@ -104,20 +137,8 @@ bool serves_columns(std::size_t width, std::size_t columns, int vectors) {
 }
 
 cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((job.columns + kStrip - 1) / kStrip));
-  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors);
-  switch (job.vectors) {
-    case 1:
-      return start(columns<1>, job, grid, kThreads, shared, stream);
-    case 2:
-      return start(columns<2>, job, grid, kThreads, shared, stream);
-    case 3:
-      return start(columns<3>, job, grid, kThreads, shared, stream);
-    case 4:
-      return start(columns<4>, job, grid, kThreads, shared, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  const bool few = job.columns < current_machine().processors * kWider * kWide;
+  return few ? start_for<kNarrow>(job, stream) : start_for<kWider>(job, stream);
 }
 
 }  // namespace haul::kernels::cuda

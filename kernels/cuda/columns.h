@@ -8,6 +8,8 @@
 #include <cuda_bf16.h>
 #include <driver_types.h>
 
+#include "kernels/row_math.h"
+
 namespace haul::kernels::cuda {
 
 struct Columns {
@@ -17,8 +19,10 @@ struct Columns {
   const __nv_bfloat16* weight = nullptr;  // (width, columns)
   int columns = 0;
   const __nv_bfloat16* bias = nullptr;      // (columns), or none
-  const __nv_bfloat16* residual = nullptr;  // (vectors, columns), or none
-  __nv_bfloat16* out = nullptr;             // (vectors, columns)
+  const __nv_bfloat16* residual = nullptr;  // (vectors, columns), added, or none
+  bool curves = false;                      // what comes out goes through the curve
+  Curve curve = Curve::kSilu;
+  __nv_bfloat16* out = nullptr;  // (vectors, columns)
 };
 
 // Whether a weight of this shape can be multiplied with so many vectors.

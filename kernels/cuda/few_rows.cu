@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda/curves.cuh"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
@@ -13,15 +14,6 @@ constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kBlocks = 1;                      // on a processor at once
 constexpr std::size_t kMostShared = 112 << 10;  // bytes; some GPUs have less
-
-__device__ float curved(float value, Curve curve) {
-  // The forms that torch's kernels have.
-  if (curve == Curve::kSilu) return rounded(value / (1.0F + expf(-value)));
-  constexpr float kBeta = 0.7978845608028654F;
-  constexpr float kKappa = 0.044715F;
-  const float inner = kBeta * (value + kKappa * (value * value * value));
-  return rounded(0.5F * value * (1.0F + tanhf(inner)));
-}
 
 // What a thread holds of the rows that its warp is at: a part of one, or of a gate's and its
 // weight's at once.

@@ -7,6 +7,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/launch.cuh"  // which has the language's functions where there is no GPU
+
 namespace haul::kernels::cuda {
 
 using bf16 = __nv_bfloat16;

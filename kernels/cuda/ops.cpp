@@ -6,6 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -16,7 +17,7 @@
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
@@ -134,14 +135,16 @@ at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Opt
 }
 
 at::Tensor conv1d_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
-                         const Optional& residual) {
+                         const Optional& residual, std::optional<std::int64_t> curve) {
   const std::int64_t width = weight.size(0);
   const std::int64_t columns = weight.size(1);
   const auto vectors = static_cast<int>(x.numel() / x.size(-1));
-  if (!cuda::serves_columns(static_cast<std::size_t>(width), static_cast<std::size_t>(columns),
-                            vectors) ||
-      !weight.is_contiguous() || !is_aligned(weight)) {
-    return plain_conv1d(x, weight, bias.value_or(at::Tensor()), residual.value_or(at::Tensor()));
+  if (x.size(-1) != width || !weight.is_contiguous() || !is_aligned(weight) ||
+      !cuda::serves_columns(static_cast<std::size_t>(width), static_cast<std::size_t>(columns),
+                            vectors)) {
+    const auto named = curve ? std::optional(static_cast<Curve>(*curve)) : std::nullopt;
+    return plain_conv1d(x, weight, bias.value_or(at::Tensor()), residual.value_or(at::Tensor()),
+                        named);
   }
   const at::Tensor rows = x.contiguous();
   const at::Tensor added = residual ? residual->contiguous() : at::Tensor();
@@ -155,6 +158,8 @@ at::Tensor conv1d_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Op
                           static_cast<int>(columns),
                           numbers(bias),
                           numbers(added),
+                          curve.has_value(),
+                          static_cast<Curve>(curve.value_or(0)),
                           numbers_of(out)};
   const c10::cuda::CUDAGuard guard(x.device());
   C10_CUDA_CHECK(cuda::multiply_columns(job, stream_for(x)));
@@ -198,19 +203,37 @@ at::Tensor pair_on_gpu(const at::Tensor& x, const at::Tensor& gate, const Option
   return out;
 }
 
-at::Tensor norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+// Nothing where no kernel serves. Without a bias: of the root of mean squares.
+std::optional<at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
+                               const at::Tensor& bias, double epsilon) {
   const at::Tensor rows = x.contiguous();
-  if (!cuda::serves_norm_of(x.size(-1)) || !is_aligned(rows) || !is_aligned(weight)) {
-    return plain_rms_norm(x, weight, epsilon);
+  if (!cuda::serves_norm_of(x.size(-1)) || !is_aligned(rows) || !is_aligned(weight) ||
+      (bias.defined() && !is_aligned(bias))) {
+    return std::nullopt;
   }
   at::Tensor out = at::empty_like(rows);
   const auto width = weight.size(0);
-  const cuda::RmsNorm job{numbers(rows),           numbers(weight),
-                          numbers_of(out),         static_cast<int>(rows.numel() / width),
-                          static_cast<int>(width), static_cast<float>(epsilon)};
+  const cuda::Norm job{numbers(rows),
+                       numbers(weight),
+                       numbers(bias),
+                       numbers_of(out),
+                       static_cast<int>(rows.numel() / width),
+                       static_cast<int>(width),
+                       static_cast<float>(epsilon)};
   const c10::cuda::CUDAGuard guard(rows.device());
   C10_CUDA_CHECK(cuda::normalise_rows(job, stream_for(rows)));
   return out;
+}
+
+at::Tensor rms_norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const std::optional<at::Tensor> out = norm(x, weight, {}, epsilon);
+  return out ? *out : plain_rms_norm(x, weight, epsilon);
+}
+
+at::Tensor layer_norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                             double epsilon) {
+  const std::optional<at::Tensor> out = norm(x, weight, bias, epsilon);
+  return out ? *out : at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
 }
 
 cuda::HeadRows<const __nv_bfloat16> head_rows(const at::Tensor& x) {
@@ -220,10 +243,13 @@ cuda::HeadRows<__nv_bfloat16> head_rows_of(at::Tensor& x) {
   return {numbers_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
 }
 
+at::Tensor with_rows(const at::Tensor& x) {
+  return x.stride(-1) == 1 ? x : x.contiguous();
+}
+
 at::Tensor rotate_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
                          const at::Tensor& values, const at::Tensor& cosine, const at::Tensor& sine,
                          at::Tensor& kept_keys, at::Tensor& kept_values, const Optional& past) {
-  const auto with_rows = [](const at::Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); };
   const at::Tensor q = with_rows(queries);
   const at::Tensor k = with_rows(keys);
   const at::Tensor v = with_rows(values);
@@ -248,6 +274,23 @@ at::Tensor rotate_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
   const c10::cuda::CUDAGuard guard(q.device());
   C10_CUDA_CHECK(cuda::rotate_into(job, stream_for(q)));
   return out;
+}
+
+void keep_on_gpu(const at::Tensor& keys, const at::Tensor& values, at::Tensor& kept_keys,
+                 at::Tensor& kept_values, const at::Tensor& past) {
+  const at::Tensor k = with_rows(keys);
+  const at::Tensor v = with_rows(values);
+  cuda::Rotate job;  // of no queries, and by no angle
+  job.keys = head_rows(k);
+  job.values = head_rows(v);
+  job.kept_keys = head_rows_of(kept_keys);
+  job.kept_values = head_rows_of(kept_values);
+  job.past = past.const_data_ptr<std::int64_t>();
+  job.batch = static_cast<int>(k.size(0));
+  job.tokens = static_cast<int>(k.size(2));
+  job.size = static_cast<int>(k.size(3));
+  const c10::cuda::CUDAGuard guard(k.device());
+  C10_CUDA_CHECK(cuda::rotate_into(job, stream_for(k)));
 }
 
 bool has_whole_rows(const at::Tensor& cache) {
@@ -299,8 +342,10 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("gated_linear", gated_on_gpu);
   library.impl("linears", linears_on_gpu);
   library.impl("gated_pair", pair_on_gpu);
-  library.impl("rms_norm", norm_on_gpu);
+  library.impl("rms_norm", rms_norm_on_gpu);
+  library.impl("layer_norm", layer_norm_on_gpu);
   library.impl("rotate_into", rotate_on_gpu);
+  library.impl("keep", keep_on_gpu);
   library.impl("attend", attend_on_gpu);
 }
 

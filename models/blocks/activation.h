@@ -13,7 +13,7 @@ namespace haul::models {
 
 struct Activation {
   at::Tensor (*function)(const at::Tensor&);
-  std::optional<kernels::Curve> curve = std::nullopt;  // where gates have a kernel for it
+  std::optional<kernels::Curve> curve = std::nullopt;  // where kernels have it
 
   at::Tensor operator()(const at::Tensor& x) const { return function(x); }
 };

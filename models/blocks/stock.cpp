@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 
@@ -47,6 +48,10 @@ at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
   return kernels::rms_norm(x, weight, epsilon_);
 }
 
+at::Tensor QuickLayerNormImpl::forward(const at::Tensor& x) const {
+  return kernels::layer_norm(x, weight, bias, options.eps());
+}
+
 at::Tensor QuickLinearImpl::forward(const at::Tensor& x) {
   if (is_spread()) return whole(kernels::linear(x, weight), bias);
   return kernels::linear(x, weight, bias);
@@ -79,6 +84,11 @@ at::Tensor Conv1DImpl::added_to(const at::Tensor& residual, const at::Tensor& x)
   return kernels::conv1d(x, weight_, bias_, residual);
 }
 
+at::Tensor Conv1DImpl::curved_by(const Activation& act, const at::Tensor& x) const {
+  if (!act.curve || is_spread()) return act(forward(x));
+  return kernels::conv1d(x, weight_, bias_, {}, act.curve);
+}
+
 std::vector<at::Tensor> through_each(const at::Tensor& x,
                                      std::initializer_list<SharingLinear> layers) {
   std::vector<kernels::LinearWeights> weights;
@@ -103,9 +113,8 @@ SharingEmbedding embedding(const ModuleSpec& parent, std::string_view name) {
   return SharingEmbedding(torch::nn::EmbeddingOptions(weight[0], weight[1]));
 }
 
-torch::nn::LayerNorm layer_norm(const ModuleSpec& parent, std::string_view name, double epsilon) {
-  return torch::nn::LayerNorm(
-      torch::nn::LayerNormOptions(weight_of(child(parent, name))).eps(epsilon));
+QuickLayerNorm layer_norm(const ModuleSpec& parent, std::string_view name, double epsilon) {
+  return QuickLayerNorm(torch::nn::LayerNormOptions(weight_of(child(parent, name))).eps(epsilon));
 }
 
 RmsNorm rms_norm(const ModuleSpec& parent, std::string_view name, double epsilon) {

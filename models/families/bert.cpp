@@ -40,7 +40,7 @@ class BertEmbeddingsImpl : public torch::nn::Module {
 
  private:
   SharingEmbedding words_{nullptr}, places_{nullptr}, types_{nullptr};
-  torch::nn::LayerNorm norm_{nullptr};
+  QuickLayerNorm norm_{nullptr};
 };
 TORCH_MODULE(BertEmbeddings);
 
@@ -79,7 +79,7 @@ class BertOutputImpl : public torch::nn::Module {
 
  private:
   SharingLinear dense_{nullptr};
-  torch::nn::LayerNorm norm_{nullptr};
+  QuickLayerNorm norm_{nullptr};
 };
 TORCH_MODULE(BertOutput);
 
@@ -267,7 +267,7 @@ class BertTransformImpl : public torch::nn::Module {
  private:
   Activation act_;
   SharingLinear dense_{nullptr};
-  torch::nn::LayerNorm norm_{nullptr};
+  QuickLayerNorm norm_{nullptr};
 };
 TORCH_MODULE(BertTransform);
 

@@ -104,7 +104,7 @@ class BloomBlockImpl : public torch::nn::Module {
 
  private:
   bool after_norm_;  // what is added to lies behind the norm
-  torch::nn::LayerNorm input_layernorm_{nullptr}, post_attention_layernorm_{nullptr};
+  QuickLayerNorm input_layernorm_{nullptr}, post_attention_layernorm_{nullptr};
   BloomAttention self_attention_{nullptr};
   BloomMLP mlp_{nullptr};
 };
@@ -170,7 +170,7 @@ class BloomModelImpl : public Model, public NumberedHeads {
   std::int64_t heads_;
   std::int64_t first_head_ = 0;
   std::int64_t all_heads_;
-  torch::nn::LayerNorm embedding_norm_{nullptr}, ln_f_{nullptr};
+  QuickLayerNorm embedding_norm_{nullptr}, ln_f_{nullptr};
   torch::nn::ModuleList h_{nullptr};
 };
 TORCH_MODULE(BloomModel);

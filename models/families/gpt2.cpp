@@ -61,7 +61,7 @@ class GPT2MLPImpl : public torch::nn::Module {
 
   // Added to the residual.
   at::Tensor forward(const at::Tensor& residual, const at::Tensor& x) {
-    return c_proj_->added_to(residual, act_(c_fc_(x)));
+    return c_proj_->added_to(residual, c_fc_->curved_by(act_, x));
   }
 
  private:
@@ -87,7 +87,7 @@ class GPT2BlockImpl : public torch::nn::Module {
   }
 
  private:
-  torch::nn::LayerNorm ln_1_{nullptr}, ln_2_{nullptr};
+  QuickLayerNorm ln_1_{nullptr}, ln_2_{nullptr};
   GPT2Attention attn_{nullptr};
   GPT2MLP mlp_{nullptr};
 };
@@ -137,7 +137,7 @@ class GPT2ModelImpl : public Model {
   SharingEmbedding wte_{nullptr};
   SharingEmbedding wpe_{nullptr};
   torch::nn::ModuleList h_{nullptr};
-  torch::nn::LayerNorm ln_f_{nullptr};
+  QuickLayerNorm ln_f_{nullptr};
 };
 TORCH_MODULE(GPT2Model);
 

@@ -28,6 +28,7 @@
 #include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/move_guard.h"
 #include "runtime/dispatch/offload_file.h"
+#include "runtime/dispatch/pinner.h"
 #include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/weight_store.h"
 
@@ -110,7 +111,7 @@ class Builder {
     find_files();
     make_slots();
     fill();
-    store_->finish_pinning();
+    pinner_.finish();
     unshare();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
     if (any_marked_) forbid_moves();
@@ -136,7 +137,9 @@ class Builder {
   }
 
   struct Pinned {
+    Pinned(Slab* memory, int fed) : slab(memory), gpu(fed) {}
     Slab* slab;
+    int gpu;
     std::atomic<std::size_t> to_fill = 0;  // units
   };
 
@@ -182,7 +185,8 @@ class Builder {
       if (area.shared.descriptor >= 0) shared_.emplace_back(&slab, area.shared);
       for (const Place& place : area.places) data_[place.unit] = slab.data() + place.offset;
       if (!std::get<1>(key)) continue;
-      Pinned& pinned = pinned_.emplace_back(&slab);
+      const c10::Device fed = unit(area.places.front().unit).runs_on;
+      Pinned& pinned = pinned_.emplace_back(&slab, static_cast<int>(fed.index()));
       for (const Place& place : area.places) pinned_of_[place.unit] = &pinned;
     }
   }
@@ -322,7 +326,7 @@ class Builder {
       if (pinned_of_[i] != nullptr) ++pinned_of_[i]->to_fill;
     }
     for (const Pinned& pinned : pinned_) {
-      if (pinned.to_fill == 0) pinned.slab->start_pinning();
+      if (pinned.to_fill == 0) pinner_.add(pinned.slab, pinned.gpu);
     }
     core::Progress progress("loading", total);
     Outcome outcome;
@@ -367,7 +371,7 @@ class Builder {
     progress->advance(unit(i).size);
     if (!source_.is_own(i)) store_->add_read(source_.read_for(i, unit(i).size));
     Pinned* const pinned = pinned_of_[i];
-    if (pinned != nullptr && --pinned->to_fill == 0) pinned->slab->start_pinning();
+    if (pinned != nullptr && --pinned->to_fill == 0) pinner_.add(pinned->slab, pinned->gpu);
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {
@@ -512,6 +516,7 @@ class Builder {
   std::vector<std::byte*> data_;  // of each unit that lies in memory
   std::deque<Pinned> pinned_;
   std::vector<Pinned*> pinned_of_;  // of each unit, where there is one
+  Pinner pinner_;                   // ends before the memory goes
   std::map<std::size_t, UnitSource::FileRange> files_;
   std::mutex lanes_mutex_;
   std::map<int, std::unique_ptr<Lane>> lanes_;  // their ends wait for their copies

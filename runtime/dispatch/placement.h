@@ -53,7 +53,7 @@ MaxMemory machine_memory();
 void require_fit(const Plan& plan, const std::string& model);
 // Throws Error(kUnsupported) for one that does not compute.
 c10::Device real_device(Device device);
-// The first GPU that a plan computes on.
+// The first GPU that a plan computes on, as far as it says, or has weights on.
 std::optional<c10::Device> first_gpu(const Plan& plan);
 
 // `types` gives the dtype that each tensor of the model will have. Throws Error(kUsage) for a

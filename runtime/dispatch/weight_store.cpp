@@ -154,10 +154,6 @@ Slab& WeightStore::add_slab(c10::Device device, Bytes size, const SharedPart& sh
       std::make_unique<Slab>(device, size, std::move(reservation), false, shared));
 }
 
-void WeightStore::finish_pinning() {
-  for (const std::unique_ptr<Slab>& slab : slabs_) slab->finish_pinning();
-}
-
 void WeightStore::add_kept(Bytes size) {
   counted_.push_back(ledger(c10::Device(c10::kCPU)).reserve(Tag::kWeights, size));
 }

@@ -80,10 +80,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   void add_read(Bytes bytes) { read_ += bytes; }
   Bytes bytes_read() const { return read_; }
 
-  // Memory that stays, for all of a device or tier at once. Kept until the store goes. Where it is
-  // being pinned, copies come after finish_pinning().
+  // Memory that stays. Kept until the store goes.
   Slab& add_slab(c10::Device device, Bytes size, const SharedPart& shared = {});
-  void finish_pinning();
   // RAM that the model has itself, counted until the store goes.
   void add_kept(Bytes size);
 

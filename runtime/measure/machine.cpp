@@ -101,14 +101,17 @@ double hop_seconds(c10::Device gpu) {
 
 // What a process that runs a model takes of GPU 0 beside what its plan has there.
 Bytes beside_plan(const fs::path& model, Bytes gpu, const MeasureOptions& options) {
-  const auto free = [] { return gpus().front().free; };
-  const Bytes before = free();
+  const Bytes before = free_of_gpu(0);
   Bytes least = before;
   Bytes planned = 0;
   {
     const std::jthread watch([&](const std::stop_token& ended) {
       for (; !ended.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
-        least = std::min(least, free());
+        try {
+          least = std::min(least, free_of_gpu(0));
+        } catch (const Error&) {
+          return;  // who computes there is told as well
+        }
       }
     });
     planned = options.run_apart(model, gpu);
@@ -120,9 +123,14 @@ Bytes beside_plan(const fs::path& model, Bytes gpu, const MeasureOptions& option
 void measure_context(const fs::path& model, const MeasureOptions& options, GpuProfile* gpu) {
   constexpr Bytes kAll = 8 * kGiB;
   constexpr Bytes kSome = 1280 * kMiB;
-  gpu->context = beside_plan(model, kSome, options);
+  // Else others have taken or left memory meanwhile.
+  constexpr Bytes kLeast = 100 * kMiB;
+  constexpr Bytes kMost = 4 * kGiB;
+  const Bytes context = beside_plan(model, kSome, options);
   const Bytes recorded = beside_plan(model, kAll, options);
-  gpu->recorded = recorded - std::min(recorded, gpu->context);
+  if (context < kLeast || recorded < context || recorded > kMost) return;
+  gpu->context = context;
+  gpu->recorded = recorded - context;
 }
 
 void write_file(const fs::path& path, const Slab& bytes) {

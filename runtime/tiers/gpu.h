@@ -4,8 +4,8 @@
 // part, and on a machine without a GPU, there are none, and what needs one throws
 // Error(kUnsupported). May be called from any thread.
 
-#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +24,8 @@ struct Gpu {
 bool built_for_gpus();
 
 std::vector<Gpu> gpus();
+// Bytes that it has free now.
+Bytes free_of_gpu(int index);
 
 // Lets torch's pools of GPU memory grow in place: else they keep pieces of every size that was ever
 // asked for. What the environment or the program has set for them stays.
@@ -32,10 +34,9 @@ void let_pools_grow();
 // All throw Error(kResource) with the driver's reason.
 void* allocate_on_gpu(int index, Bytes size);
 void free_on_gpu(int index, void* memory) noexcept;
-// Makes host memory fit for copies that run by themselves. Touches all of it.
-void pin(void* memory, Bytes size);
-// The same on a thread of its own. The memory may be written meanwhile.
-std::future<void> pin_beside(void* memory, Bytes size);
+// Makes host memory fit for copies to this GPU, or the current one, that run by themselves. Touches
+// all of it.
+void pin(void* memory, Bytes size, std::optional<int> index = std::nullopt);
 void unpin(void* memory) noexcept;
 
 // A point in a GPU's work. Copies of it are the same point.

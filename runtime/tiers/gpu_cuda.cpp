@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <future>
 #include <thread>
 
 #include <c10/core/AllocatorConfig.h>
@@ -90,6 +89,14 @@ std::vector<Gpu> gpus() {
   return result;
 }
 
+Bytes free_of_gpu(int index) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), gpu_name(index));
+  return free;
+}
+
 void let_pools_grow() {
   for (const char* const name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     if (std::getenv(name) != nullptr) return;
@@ -110,17 +117,13 @@ void free_on_gpu(int index, void* memory) noexcept {
   cudaFree(memory);
 }
 
-void pin(void* memory, Bytes size) {
+void pin(void* memory, Bytes size, std::optional<int> index) {
   touch(static_cast<std::byte*>(memory), size);
+  // Else a thread's first call would make a context on a GPU that nobody asked for.
+  c10::cuda::OptionalCUDAGuard guard;
+  if (index) guard.set_index(static_cast<c10::DeviceIndex>(*index));
   check(cudaHostRegister(memory, size, cudaHostRegisterPortable),
         fmt::format("pinning {} of RAM", format_bytes(size)));
-}
-
-std::future<void> pin_beside(void* memory, Bytes size) {
-  return std::async(std::launch::async, [memory, size, gpu = c10::cuda::current_device()] {
-    const c10::cuda::CUDAGuard guard(gpu);
-    pin(memory, size);
-  });
 }
 
 void unpin(void* memory) noexcept {

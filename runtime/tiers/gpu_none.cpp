@@ -23,15 +23,17 @@ std::vector<Gpu> gpus() {
   return {};
 }
 
+Bytes free_of_gpu(int) {
+  refuse();
+}
+
 void let_pools_grow() {}
+
 void* allocate_on_gpu(int, Bytes) {
   refuse();
 }
 void free_on_gpu(int, void*) noexcept {}
-void pin(void*, Bytes) {
-  refuse();
-}
-std::future<void> pin_beside(void*, Bytes) {
+void pin(void*, Bytes, std::optional<int>) {
   refuse();
 }
 void unpin(void*) noexcept {}

@@ -78,13 +78,9 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
   }
 }
 
-void Slab::start_pinning() {
-  if (size_ > 0) pinning_ = pin_beside(data_, size_);
-}
-
-void Slab::finish_pinning() {
-  if (!pinning_.valid()) return;
-  pinning_.get();
+void Slab::pin_for(int gpu) {
+  if (data_ == nullptr) return;
+  pin(data_, size_, gpu);
   pinned_ = true;
 }
 
@@ -97,10 +93,6 @@ Slab::~Slab() {
   if (!device_.is_cpu()) {
     free_on_gpu(device_.index(), data_);
     return;
-  }
-  try {
-    finish_pinning();
-  } catch (...) {  // it is not pinned: nothing to undo
   }
   if (pinned_) unpin(data_);
   munmap(data_, size_);

@@ -4,7 +4,6 @@
 // copy to, or a GPU's. Carved by whoever owns it. The memory goes back when the last owner does.
 
 #include <cstddef>
-#include <future>
 #include <memory>
 
 #include <c10/core/Device.h>
@@ -33,10 +32,8 @@ class Slab {
   c10::Device device() const { return device_; }
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }
-  // Pins host memory that is not yet, beside what the caller does. It may be written meanwhile;
-  // copies by a GPU have to wait for the end, which throws what went wrong.
-  void start_pinning();
-  void finish_pinning();
+  // Pins host memory that is not yet, for copies to this GPU. It may be written meanwhile.
+  void pin_for(int gpu);
   // From now on what is written to shared memory stays with this process. Memory that is pinned
   // stays as it is: pinning would copy it.
   void unshare(const SharedPart& shared);
@@ -47,7 +44,6 @@ class Slab {
   bool pinned_;
   Reservation reservation_;
   std::byte* data_ = nullptr;
-  std::future<void> pinning_;  // under way
 };
 
 }  // namespace haul::runtime

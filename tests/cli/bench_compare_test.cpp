@@ -28,7 +28,9 @@ TEST(BenchCompare, WhatFollowsATieDoesNotCount) {
 
 TEST(BenchCompare, SeveralMayBeAlmostEquallyLikely) {
   const core::Json three{{{{7, 8, 9}, {5.0, 4.99, 4.95}}}};
-  EXPECT_EQ(compare({{9}}, {{7}}, three, kTolerance).tie, 1U);
+  const Comparison found = compare({{9}}, {{7}}, three, kTolerance);
+  EXPECT_EQ(found.tie, 1U);
+  EXPECT_NEAR(found.gap, 0.01, 1e-9);
   EXPECT_FALSE(compare({{9}}, {{7}}, three, 0.005).same) << "the second is near, the third is not";
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -15,8 +16,9 @@
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
-#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
+#include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate.h"
@@ -107,20 +109,15 @@ TEST(CudaKernels, MultiplyColumns) {
   at::manual_seed(7);
   for (const std::int64_t vectors : {1, 3, 4}) {
     for (const auto& [width, columns] :
-         {std::array<std::int64_t, 2>{1, 8}, {130, 72}, {1600, 40}}) {
+         {std::array<std::int64_t, 2>{1, 8}, {130, 72}, {2500, 40}, {70, 136}}) {
       const at::Tensor x = some({vectors, width}) / std::sqrt(width);
       const at::Tensor weight = some({width, columns});
       const at::Tensor bias = some({columns});
       const at::Tensor residual = some({vectors, columns});
       at::Tensor out = at::empty({vectors, columns}, x.options());
-      cuda::Columns job{numbers(x),
-                        static_cast<int>(vectors),
-                        static_cast<int>(width),
-                        numbers(weight),
-                        static_cast<int>(columns),
-                        numbers(bias),
-                        nullptr,
-                        numbers_of(out)};
+      cuda::Columns job{numbers(x),      static_cast<int>(vectors), static_cast<int>(width),
+                        numbers(weight), static_cast<int>(columns), numbers(bias)};
+      job.out = numbers_of(out);
       ASSERT_TRUE(cuda::serves_columns(static_cast<std::size_t>(width),
                                        static_cast<std::size_t>(columns), job.vectors));
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
@@ -130,6 +127,11 @@ TEST(CudaKernels, MultiplyColumns) {
       job.out = numbers_of(added);
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
       EXPECT_TRUE(added.equal(residual + out)) << vectors << " x " << width;
+      job.residual = nullptr;
+      job.curves = true;
+      job.curve = Curve::kGeluByTanh;
+      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+      EXPECT_TRUE(is_near(added, at::gelu(out, "tanh"))) << vectors << " x " << width;
     }
   }
 }
@@ -141,10 +143,16 @@ TEST(CudaKernels, NormaliseRows) {
     const at::Tensor x = 3 * some({2, width});
     const at::Tensor weight = some({width});
     at::Tensor out = at::empty({2, width}, x.options());
-    const cuda::RmsNorm job{numbers(x), numbers(weight),         numbers_of(out),
-                            2,          static_cast<int>(width), 1e-6F};
+    cuda::Norm job{numbers(x), numbers(weight),         nullptr, numbers_of(out),
+                   2,          static_cast<int>(width), 1e-6F};
     ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
     EXPECT_TRUE(is_near(out, plain_rms_norm(x, weight, 1e-6))) << width;
+    const at::Tensor off_centre = x + 20;
+    const at::Tensor bias = some({width});
+    job.x = numbers(off_centre);
+    job.bias = numbers(bias);
+    ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(is_near(out, layer_norm(off_centre, weight, bias, 1e-6))) << width;
   }
 }
 
@@ -187,6 +195,15 @@ TEST(CudaKernels, RotateAndKeep) {
   // The plain one rounds both products and their sum.
   EXPECT_TRUE(at::allclose(turned, plain, 2 * kRounding, 8 * kRounding));
   EXPECT_TRUE(at::allclose(room[0], room[2], 2 * kRounding, 8 * kRounding));
+  EXPECT_TRUE(room[1].equal(room[3]));
+  EXPECT_GT(room[0].abs().sum().item<float>(), 0);
+  // Of no queries, by no angle.
+  for (at::Tensor& one : room) one.zero_();
+  job.queries = {};
+  job.turning = 0;
+  ASSERT_EQ(cuda::rotate_into(job, nullptr), cudaSuccess);
+  keep({keys, values, room[2], room[3], past}, keys);
+  EXPECT_TRUE(room[0].equal(room[2]));
   EXPECT_TRUE(room[1].equal(room[3]));
   EXPECT_GT(room[0].abs().sum().item<float>(), 0);
 }

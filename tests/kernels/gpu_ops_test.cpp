@@ -7,12 +7,16 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "kernels/attend.h"
+#include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/own_ops.h"
 #include "kernels/rms_norm.h"
@@ -63,7 +67,7 @@ TEST(GpuLinear, GivesWhatTorchsGives) {
 TEST(GpuConv1d, GivesWhatTorchsGives) {
   at::manual_seed(10);
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
-    for (const std::int64_t width : {1, 7, 64, 1600, 6400}) {
+    for (const std::int64_t width : {1, 7, 64, 1600, 6144, 6400, 8192}) {
       for (const std::int64_t columns : {5, 8, 40, 1600, 4800}) {
         const at::Tensor x = some({1, rows, width});
         const at::Tensor weight = some({width, columns});
@@ -76,6 +80,8 @@ TEST(GpuConv1d, GivesWhatTorchsGives) {
           continue;
         }
         expect_product(found, x, weight.t(), bias);
+        EXPECT_TRUE(at::allclose(conv1d(x, weight, bias, {}, Curve::kGeluByTanh),
+                                 at::gelu(found, "tanh"), 2 * kRounding, 1e-6));
         // The same bits beside others.
         EXPECT_TRUE(conv1d(x.narrow(1, 0, 1), weight, bias).equal(found.narrow(1, 0, 1)));
       }
@@ -147,6 +153,34 @@ TEST(GpuRmsNorm, IsTheSameAsOfTorchsOps) {
   const at::Tensor weight = some({16});
   EXPECT_TRUE(at::allclose(rms_norm(turned, weight, 1e-6), plain_rms_norm(turned, weight, 1e-6),
                            2 * kRounding, 1e-6));
+}
+
+TEST(GpuLayerNorm, IsTheSameAsOfTorchs) {
+  for (const std::int64_t width : {1, 3, 64, 1600, 16384}) {
+    for (const std::int64_t rows : {1, 5, 300}) {
+      const at::Tensor x = 3 * some({2, rows, width}) + 5;
+      const at::Tensor weight = some({width});
+      const at::Tensor bias = some({width});
+      EXPECT_TRUE(at::allclose(layer_norm(x, weight, bias, 1e-5),
+                               at::layer_norm(x, {width}, weight, bias, 1e-5), 2 * kRounding,
+                               kRounding))
+          << rows << " x " << width;
+    }
+  }
+}
+
+TEST(GpuKeep, PutsTokensWhereTorchsOpsDo) {
+  const at::Tensor keys = some({2, 3, 25, 64}).transpose(1, 2);
+  const at::Tensor values = some({2, 3, 25, 64}).transpose(1, 2);
+  const at::Tensor past = at::full({1}, 5, keys.options().dtype(at::kLong));
+  const at::Tensor kept_keys = at::zeros({2, 25, 20, 64}, keys.options());
+  const at::Tensor kept_values = at::zeros_like(kept_keys);
+  keep({keys, values, kept_keys, kept_values, past}, keys);
+  at::Tensor expected = at::zeros_like(kept_keys);
+  expected.narrow(2, 5, 3).copy_(keys);
+  EXPECT_TRUE(kept_keys.equal(expected));
+  expected.narrow(2, 5, 3).copy_(values);
+  EXPECT_TRUE(kept_values.equal(expected));
 }
 
 TEST(GpuRotate, TurnsAndKeepsAsTorchsOpsDo) {

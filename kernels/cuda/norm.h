@@ -1,6 +1,6 @@
 #pragma once
 
-// A norm without mean, over rows of bfloat16, in float32 inside.
+// Norms over rows of bfloat16, in float32 inside.
 
 #include <cstdint>
 
@@ -9,9 +9,10 @@
 
 namespace haul::kernels::cuda {
 
-struct RmsNorm {
+struct Norm {
   const __nv_bfloat16* x = nullptr;  // (rows, width)
   const __nv_bfloat16* weight = nullptr;
+  const __nv_bfloat16* bias = nullptr;  // of a layer norm, which subtracts the mean; none: RMS
   __nv_bfloat16* out = nullptr;
   int rows = 0;
   int width = 0;
@@ -20,6 +21,6 @@ struct RmsNorm {
 
 // Whether rows of this width can be served. They start at 8 bytes.
 bool serves_norm_of(std::int64_t width);
-cudaError_t normalise_rows(const RmsNorm& job, cudaStream_t stream);
+cudaError_t normalise_rows(const Norm& job, cudaStream_t stream);
 
 }  // namespace haul::kernels::cuda

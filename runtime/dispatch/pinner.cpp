@@ -1,0 +1,48 @@
+#include "runtime/dispatch/pinner.h"
+
+namespace haul::runtime {
+
+Pinner::~Pinner() {
+  end();
+}
+
+void Pinner::add(Slab* slab, int gpu) {
+  const std::lock_guard lock(mutex_);
+  waiting_.emplace_back(slab, gpu);
+  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  changed_.notify_one();
+}
+
+void Pinner::finish() {
+  end();
+  if (error_) std::rethrow_exception(error_);
+}
+
+void Pinner::end() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Pinner::work() {
+  for (;;) {
+    std::pair<Slab*, int> next;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      next = waiting_.front();
+      waiting_.pop_front();
+    }
+    try {
+      if (!error_) next.first->pin_for(next.second);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+}
+
+}  // namespace haul::runtime
