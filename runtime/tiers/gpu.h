@@ -79,8 +79,8 @@ class CopyStream {
   void then(void (*function)(void*), void* context);
 
  private:
-  int index_;
-  void* stream_ = nullptr;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace haul::runtime

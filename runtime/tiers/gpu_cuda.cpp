@@ -153,37 +153,38 @@ void rest_until(const GpuPoint& point) {
   while (!is_past(point)) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-CopyStream::CopyStream(int index) : index_(index) {
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+struct CopyStream::State {
+  int index = 0;
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), gpu_name(index));
-  stream_ = stream;
+};
+
+CopyStream::CopyStream(int index) : state_(std::make_unique<State>()) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  state_->index = index;
+  check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), gpu_name(index));
 }
 
 CopyStream::~CopyStream() {
-  auto* const stream = static_cast<cudaStream_t>(stream_);
-  cudaStreamSynchronize(stream);
-  cudaStreamDestroy(stream);
+  cudaStreamSynchronize(state_->stream);
+  cudaStreamDestroy(state_->stream);
 }
 
 void CopyStream::wait(const GpuPoint& point) {
   if (!point.event()) return;
-  check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream_), point.event()->event),
-        gpu_name(index_));
+  check(cudaStreamWaitEvent(state_->stream, point.event()->event), gpu_name(state_->index));
 }
 
 void CopyStream::copy(void* to, const void* from, Bytes size) {
-  check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, static_cast<cudaStream_t>(stream_)),
-        fmt::format("GPU {}: copying {}", index_, format_bytes(size)));
+  check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, state_->stream),
+        fmt::format("GPU {}: copying {}", state_->index, format_bytes(size)));
 }
 
 GpuPoint CopyStream::point() {
-  return record(index_, static_cast<cudaStream_t>(stream_));
+  return record(state_->index, state_->stream);
 }
 
 void CopyStream::then(void (*function)(void*), void* context) {
-  check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream_), function, context),
-        gpu_name(index_));
+  check(cudaLaunchHostFunc(state_->stream, function, context), gpu_name(state_->index));
 }
 
 }  // namespace haul::runtime
