@@ -114,18 +114,9 @@ cudaError_t start_for(const Columns& job, cudaStream_t stream) {
   constexpr int kStrip = kChunks * kWide;
   const dim3 grid(static_cast<unsigned>((job.columns + kStrip - 1) / kStrip));
   const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors);
-  switch (job.vectors) {
-    case 1:
-      return start(columns<1, kChunks>, job, grid, kThreads, shared, stream);
-    case 2:
-      return start(columns<2, kChunks>, job, grid, kThreads, shared, stream);
-    case 3:
-      return start(columns<3, kChunks>, job, grid, kThreads, shared, stream);
-    case 4:
-      return start(columns<4, kChunks>, job, grid, kThreads, shared, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return for_vectors(job.vectors, [&](auto vectors) {
+    return start(columns<decltype(vectors)::value, kChunks>, job, grid, kThreads, shared, stream);
+  });
 }
 
 }  // namespace

@@ -148,18 +148,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
 
 template <bool kGates>
 cudaError_t start_for(const FewRows& job, dim3 grid, std::size_t shared, cudaStream_t stream) {
-  switch (job.vectors) {
-    case 1:
-      return start(few_rows<1, kGates>, job, grid, kThreads, shared, stream);
-    case 2:
-      return start(few_rows<2, kGates>, job, grid, kThreads, shared, stream);
-    case 3:
-      return start(few_rows<3, kGates>, job, grid, kThreads, shared, stream);
-    case 4:
-      return start(few_rows<4, kGates>, job, grid, kThreads, shared, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return for_vectors(job.vectors, [&](auto vectors) {
+    return start(few_rows<decltype(vectors)::value, kGates>, job, grid, kThreads, shared, stream);
+  });
 }
 
 std::size_t shared_for(std::size_t width, int vectors) {

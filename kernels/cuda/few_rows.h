@@ -5,6 +5,7 @@
 // in the same order however many there are, and rounded where separate operators would round.
 
 #include <cstddef>
+#include <type_traits>
 
 #include <cuda_bf16.h>
 #include <driver_types.h>
@@ -15,6 +16,14 @@ namespace haul::kernels::cuda {
 
 constexpr int kMostVectors = 4;
 constexpr int kMostWeights = 3;
+
+// Starts the kernel that is made for so many vectors: run(std::integral_constant<int, N>).
+template <int kVectors = kMostVectors, typename Run>
+cudaError_t for_vectors(int vectors, const Run& run) {
+  if (vectors == kVectors) return run(std::integral_constant<int, kVectors>());
+  if constexpr (kVectors > 1) return for_vectors<kVectors - 1>(vectors, run);
+  return cudaErrorInvalidValue;
+}
 
 // A weight (rows, width) and its products (vectors, rows).
 struct Rows {
