@@ -21,24 +21,20 @@ int element_bytes(const InferenceRequest& request) {
   return (bits(request.dtype) + 7) / 8;
 }
 
-// Tokens of one sequence that pass through a layer at once.
-std::int64_t tokens_at_once(const Dimensions& d, const InferenceRequest& request) {
-  const bool whole = !d.causal || d.encoder_layers > 0;
-  if (whole) return request.context;
-  return std::min(request.context, prompt_part(request.batch));
+constexpr std::int64_t kOfOne = 2048;     // tokens of a prompt, at once
+constexpr std::int64_t kTogether = 8192;  // of several
+
+// Of all sequences, whatever the lengths of their prompts.
+std::int64_t most_at_once(std::int64_t batch, std::int64_t context) {
+  const std::int64_t each = std::min(context, kOfOne);
+  return batch > kTogether / each ? kTogether : batch * each;
 }
 
 }  // namespace
 
-std::int64_t prompt_part(std::int64_t batch) {
-  constexpr std::int64_t kOfOne = 2048;
-  constexpr std::int64_t kTogether = 8192;
-  // Rounded up where that is little: else a prompt of 512 often has a last part of a few tokens.
-  constexpr std::int64_t kWhole = 16;
-  constexpr std::int64_t kMany = 4 * kWhole;
-  const std::int64_t part =
-      std::clamp<std::int64_t>(kTogether / std::max<std::int64_t>(1, batch), 1, kOfOne);
-  return part < kMany ? part : (part + kWhole - 1) / kWhole * kWhole;
+PromptPart prompt_part(std::int64_t batch, std::int64_t context, std::int64_t longest) {
+  const std::int64_t tokens = std::clamp<std::int64_t>(longest, 1, kOfOne);
+  return {std::max<std::int64_t>(1, most_at_once(batch, context) / tokens), tokens};
 }
 
 std::string_view name(Tag tag) {
@@ -103,13 +99,16 @@ Bytes kv_bytes(const Dimensions& d, const InferenceRequest& request) {
 Bytes inference_activation_bytes(const Dimensions& d, const InferenceRequest& request) {
   check(request);
   const Count s = element_bytes(request);
-  const Count tokens = tokens_at_once(d, request);
-  const Count n = tokens * request.batch;
+  const bool whole = !d.causal || d.encoder_layers > 0;
+  const PromptPart part = whole ? PromptPart{request.batch, request.context}
+                                : prompt_part(request.batch, request.context, request.context);
+  const Count tokens = part.tokens;
+  const Count n =
+      whole ? tokens * request.batch : Count(most_at_once(request.batch, request.context));
   Count attention = n * d.head_size * (Count(5) * d.heads + Count(3) * d.kv_heads);
   // Heads that share keys and values get copies, also of those of earlier parts.
   if (d.causal && d.kv_heads < d.heads) {
-    attention +=
-        Count(2) * (Count(request.context) - tokens) * request.batch * d.heads * d.head_size;
+    attention += Count(2) * (Count(request.context) - tokens) * part.rows * d.heads * d.head_size;
   }
   const Count mlp = n * (d.gated_mlp ? 3 : 2) * d.intermediate;
   Count bytes = s * (n * (Count(4) * d.hidden + Count(2) * d.head_size) + std::max(attention, mlp));

@@ -84,7 +84,7 @@ class Builder {
     const Size each = (to_size(workload_.kv) + static_cast<Size>(holders.size()) - 1) /
                       static_cast<Size>(holders.size());
     for (const std::size_t u : holders) {
-      units[u].extra += each;
+      if (!workload_.kv_in_ram) units[u].extra += each;
       units[u].touched += each;
     }
   }
@@ -277,14 +277,27 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
   for (const Budget& item : memory) {
     if (!item.device.is_accelerator() || item.bytes() == 0) continue;
     const GpuProfile& gpu = profile.of_gpu(item.device.index);
-    world->executors.push_back({item.device, to_size(item.bytes()), true,
-                                to_size(workload.fixed) + to_size(workload.gpu_context),
-                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth, gpu.call,
-                                0, 0, gpu.link_bandwidth});
+    Executor& executor = world->executors.emplace_back();
+    executor = {item.device,
+                to_size(item.bytes()),
+                true,
+                to_size(workload.fixed) + to_size(workload.gpu_context),
+                gpu.memory_bandwidth,
+                gpu.operations,
+                gpu.link_bandwidth,
+                gpu.call,
+                0,
+                0,
+                gpu.link_bandwidth};
+    if (!workload.kv_in_ram) continue;
+    executor.fixed += to_size(workload.kv_slots());
+    executor.brought = static_cast<double>(workload.kv) / gpu.link_bandwidth;
   }
   const auto ram = budget_of(memory, kCpuDevice);
   world->ram = ram ? to_size(*ram / 8) : 0;
-  if (world->ram > 0 || world->executors.empty()) {
+  if (workload.kv_in_ram) {
+    world->ram = std::max<Size>(0, world->ram - to_size(workload.kv));
+  } else if (world->ram > 0 || world->executors.empty()) {
     world->executors.push_back({kCpuDevice, ram ? world->ram : kNoLimit, ram.has_value(),
                                 to_size(workload.fixed), profile.ram_bandwidth,
                                 profile.cpu_operations, 0, profile.cpu_call});
@@ -296,6 +309,11 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
 }
 
 }  // namespace
+
+Bytes Workload::kv_slots() const {
+  const auto of = static_cast<Bytes>(std::max<std::int64_t>(1, layers));
+  return kv_in_ram ? std::min<Bytes>(2, of) * ((kv + of - 1) / of) : 0;
+}
 
 ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
                        const MapOptions& options, const MaxMemory& memory, const Profile& profile,

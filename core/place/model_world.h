@@ -23,6 +23,11 @@ struct Workload {
   Bytes recorded = 0;       // of that: given back where not all lies on one GPU
   bool margins = false;     // see PlanRequest
   bool helped = false;      // the CPU may multiply rows of matrices that lie in RAM for GPUs
+  // Keys and values lie in RAM, and each pass brings them to GPUs, which alone compute.
+  bool kv_in_ram = false;
+
+  // What each GPU then has of them: the layer at hand and the next.
+  Bytes kv_slots() const;
 };
 
 // By unit: the modules and tensors that it is made of, at least one.

@@ -26,6 +26,7 @@ using core::plan_workload;
 using core::prompt_workload;
 using core::Store;
 using core::Timing;
+using core::with_kv_in_ram;
 using core::Workload;
 using core::World;
 
@@ -211,6 +212,17 @@ std::vector<Choices> peer_choices(const Description& description, const ModuleSi
   return result;
 }
 
+// Whether a GPU has too little memory for the keys and values of all layers.
+bool keeps_kv_beside_gpus(const World& world, const Choices& choices) {
+  if (!world.has_gpu() || !world.computes_on_cpu()) return false;
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    const core::Unit& unit = world.units[u];
+    const bool has_kv = unit.extra > unit.buffers + unit.buffer_margin;
+    if (has_kv && choices[u].executor + 1U == world.executors.size()) return true;
+  }
+  return false;
+}
+
 // Also of a map that does not keep the budgets: the plan then says so.
 std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model,
                                    const ModuleSizes& sizes, Plan* plan) {
@@ -236,7 +248,7 @@ double cpu_share(const World& world, const std::vector<Held>& held, const Timing
     const double bytes = static_cast<double>(in_ram + held[e][Store::kDisk].weights);
     copied += bytes;
     helped = executor.helped;
-    const double seconds = timing.link[e] - timing.on_cpu;
+    const double seconds = timing.link[e] - timing.on_cpu - executor.brought;
     const bool is_helped = seconds < (1 - core::kTimeRounding) * bytes / executor.alone;
     brought += is_helped ? seconds * executor.link * (1 - executor.helped) : bytes;
   }
@@ -244,12 +256,37 @@ double cpu_share(const World& world, const std::vector<Held>& held, const Timing
   return world.cpu_share * std::max(0.0, (1 - brought / copied) / helped);
 }
 
+// Of prompts that fill the context.
+Prediction first_token(const Description& description, const PlanRequest& request,
+                       const Profile& profile, const ModuleSizes& sizes, const Choices& choices,
+                       bool kv_in_ram) {
+  Workload load = prompt_workload(description, request, profile);
+  load.kv_in_ram = kv_in_ram;
+  ModelWorld prompt =
+      build_world(description, sizes, request.options, request.memory, profile, load);
+  // Each part of the prompts needs all weights. An encoder reads them whole.
+  const bool in_parts = description.dimensions->encoder_layers == 0;
+  const std::int64_t context = *request.context;
+  const PromptPart part =
+      in_parts ? prompt_part(request.batch, context, context) : PromptPart{request.batch, context};
+  const std::int64_t of_each = (context + part.tokens - 1) / part.tokens;
+  // The first part looks at none before it, the last at nearly all.
+  const double earlier = of_each > 1 ? 0.5 : 0;
+  for (Executor& executor : prompt.world.executors) executor.brought *= earlier;
+  Timing whole = predict(prompt.world, choices);
+  const auto passes = static_cast<double>((request.batch + part.rows - 1) / part.rows * of_each);
+  whole.disk *= passes;
+  whole.seconds = std::max(whole.chain, whole.disk);
+  for (double& link : whole.link) whole.seconds = std::max(whole.seconds, link *= passes);
+  return prediction(prompt.world, choices, whole);
+}
+
 void fill(const Description& description, const PlanRequest& request, const Profile& profile,
-          const ModuleSizes& sizes, const ModelWorld& model, const Choices& choices,
-          const Timing& timing, const NamePlaces& places, Plan* plan) {
-  const Workload load = plan_workload(description, request, profile);
+          const Workload& load, const ModuleSizes& sizes, const ModelWorld& model,
+          const Choices& choices, const Timing& timing, const NamePlaces& places, Plan* plan) {
   const auto [runs, held] = runs_of(model.world, choices);
   plan->fits = timing.fits;
+  plan->kv_in_ram = load.kv_in_ram;
   plan->steps = steps_of(model, sizes, runs, plan->map, places);
   plan->devices = core::devices_of(model.world, held, timing, plan->memory, load);
   plan->load = load_prediction(model.world, held);
@@ -257,18 +294,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   plan->cpu_share = cpu_share(model.world, held, timing);
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
-    const ModelWorld prompt = build_world(description, sizes, request.options, request.memory,
-                                          profile, prompt_workload(description, request, profile));
-    Timing whole = predict(prompt.world, choices);
-    // Each part of the prompts needs all weights. An encoder reads them whole.
-    const bool in_parts = description.dimensions->encoder_layers == 0;
-    const std::int64_t part = in_parts ? prompt_part(request.batch) : *request.context;
-    const std::int64_t parts = (*request.context + part - 1) / part;
-    const auto passes = static_cast<double>(parts);
-    whole.disk *= passes;
-    whole.seconds = std::max(whole.chain, whole.disk);
-    for (double& link : whole.link) whole.seconds = std::max(whole.seconds, link *= passes);
-    plan->first_token = prediction(prompt.world, choices, whole);
+    plan->first_token = first_token(description, request, profile, sizes, choices, load.kv_in_ram);
   }
   if (!timing.fits) plan->token = plan->load = {};
 }
@@ -286,8 +312,11 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   plan.memory = request.memory;
 
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
-  const ModelWorld model = build_world(description, sizes, request.options, request.memory, profile,
-                                       plan_workload(description, request, profile));
+  const auto world_for = [&](const Workload& load) {
+    return build_world(description, sizes, request.options, request.memory, profile, load);
+  };
+  Workload load = plan_workload(description, request, profile);
+  ModelWorld model = world_for(load);
   std::optional<Choices> choices;
   std::optional<Timing> timing;
   std::vector<Budget> reserves;
@@ -307,6 +336,19 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   } else {
     const auto more = [&] { return peer_choices(description, sizes, request, model); };
     auto placement = place(model.world, request.mode, more);
+    // Keys and values lie where they are looked at as long as that goes: what they take there from
+    // weights would cross the link instead of them.
+    if (!placement || keeps_kv_beside_gpus(model.world, placement->choices)) {
+      if (const auto apart = with_kv_in_ram(load, description, request)) {
+        ModelWorld other = world_for(*apart);
+        auto found = place(other.world, request.mode);
+        if (found && (!placement || found->timing.seconds < placement->timing.seconds)) {
+          placement = std::move(found);
+          model = std::move(other);
+          load = *apart;
+        }
+      }
+    }
     if (placement) {
       choices = std::move(placement->choices);
       timing = std::move(placement->timing);
@@ -321,12 +363,11 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
     plan.best_possible = lower_bound(model.world, kinds_of(model.world));
   }
   if (choices) {
-    fill(description, request, profile, sizes, model, *choices, *timing, places, &plan);
+    fill(description, request, profile, load, sizes, model, *choices, *timing, places, &plan);
   }
   if (request.given_map || request.planner == Planner::kAccelerate) {
     if (!request.context || !choices) {
-      plan.devices = core::devices_of_map(sizes, request.options, plan, reserves,
-                                          plan_workload(description, request, profile));
+      plan.devices = core::devices_of_map(sizes, request.options, plan, reserves, load);
     }
     if (choices && !plan.fits) plan.warnings.push_back("the map needs more than its budgets hold");
   }
@@ -346,7 +387,8 @@ std::optional<std::int64_t> longest_context(const Description& description, Plan
     const bool has_gpu = std::any_of(
         request.memory.begin(), request.memory.end(),
         [](const Budget& item) { return item.device.is_accelerator() && item.bytes() > 0; });
-    return plan.fits && std::all_of(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& s) {
+    return plan.fits && !plan.kv_in_ram &&
+           std::all_of(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& s) {
              return s.lies == s.runs_on && (s.lies.is_accelerator() || !has_gpu);
            });
   };

@@ -19,9 +19,9 @@ Device first_device(const DeviceMap& map) {
   return first.value_or(kCpuDevice);
 }
 
-// Passes are recorded where one GPU has all the weights.
+// Passes are recorded where one GPU has all the weights, and keys and values.
 void give_back_recorded(const Workload& load, std::vector<PlanDevice>* devices) {
-  const auto holds = [](const PlanDevice& device) { return device.weights > 0; };
+  const auto holds = [](const PlanDevice& device) { return device.weights + device.kv > 0; };
   const auto first = std::find_if(devices->begin(), devices->end(), holds);
   if (first != devices->end() && first->device.is_accelerator() &&
       std::none_of(first + 1, devices->end(), holds)) {
@@ -62,7 +62,7 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     PlanDevice& device = at(world.executors[e].device);
     device.weights += static_cast<Bytes>(all.buffers);
     device.margins += static_cast<Bytes>(all.buffer_margin);
-    device.kv = static_cast<Bytes>(all.extra - all.buffers - all.buffer_margin);
+    device.kv = static_cast<Bytes>(all.extra - all.buffers - all.buffer_margin) + load.kv_slots();
     device.activations = load.fixed;
     device.context = device.device.is_accelerator() ? load.gpu_context : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
@@ -70,6 +70,7 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     const Size copied = held[e][Store::kRam].slots + held[e][Store::kDisk].slots;
     if (load.margins) device.slots = std::min(device.slots, static_cast<Bytes>(copied));
   }
+  if (load.kv_in_ram) at(kCpuDevice).kv = load.kv;
   std::sort(devices.begin(), devices.end(),
             [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
   give_back_recorded(load, &devices);

@@ -61,6 +61,7 @@ class Reader {
     for (const Json& item : list(json, "steps")) plan.steps.push_back(step(item));
     for (const Json& item : list(json, "devices")) plan.devices.push_back(plan_device(item));
     if (json.contains("cpu_share")) plan.cpu_share = share(json, "cpu_share");
+    if (json.contains("kv_in_ram")) plan.kv_in_ram = flag(json, "kv_in_ram");
     plan.load = prediction(at(json, "load"));
     if (!at(json, "first_token").is_null()) plan.first_token = prediction(at(json, "first_token"));
     plan.token = prediction(at(json, "token"));
@@ -217,6 +218,7 @@ Json plan_json(const Plan& plan) {
                                {"margins", device.margins}});
   }
   json["cpu_share"] = plan.cpu_share;
+  json["kv_in_ram"] = plan.kv_in_ram;
   json["load"] = prediction_json(plan.load);
   json["first_token"] = plan.first_token ? prediction_json(*plan.first_token) : Json();
   json["token"] = prediction_json(plan.token);

@@ -135,6 +135,11 @@ std::vector<std::string> explain(const Plan& plan, const Profile& profile) {
                     "rows there, while the link brings the others.",
                     100 * plan.cpu_share));
   }
+  if (plan.kv_in_ram) {
+    result.push_back(
+        "Keys and values of all tokens lie in RAM: they are brought for each pass, a layer ahead "
+        "of the work.");
+  }
   if (!plan.fits) {
     for (const std::string& change : plan.changes) {
       result.push_back(fmt::format("It would fit with {}.", change));

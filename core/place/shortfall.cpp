@@ -16,10 +16,15 @@ namespace {
 // Whether a request fits, without asking what would help if not.
 bool fits(const Description& description, const PlanRequest& request, const Profile& profile) {
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
+  const auto fits_with = [&](const Workload& load) {
+    const ModelWorld model =
+        build_world(description, sizes, request.options, request.memory, profile, load);
+    return place(model.world, MapMode::kAuto).has_value();
+  };
   const Workload load = plan_workload(description, request, profile);
-  const ModelWorld model =
-      build_world(description, sizes, request.options, request.memory, profile, load);
-  return place(model.world, MapMode::kAuto).has_value();
+  if (fits_with(load)) return true;
+  const std::optional<Workload> apart = with_kv_in_ram(load, description, request);
+  return apart && fits_with(*apart);
 }
 
 PlanRequest with_budget(PlanRequest request, Device device, Bytes bytes) {

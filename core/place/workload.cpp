@@ -61,6 +61,21 @@ Workload plan_workload(const Description& description, const PlanRequest& reques
   return load;
 }
 
+std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& description,
+                                       const PlanRequest& request) {
+  if (load.kv == 0 || !description.dimensions || request.mode != MapMode::kAuto) return {};
+  const Dimensions& dimensions = *description.dimensions;
+  const auto gpus = std::count_if(
+      request.memory.begin(), request.memory.end(),
+      [](const Budget& item) { return item.device.is_accelerator() && item.bytes() > 0; });
+  const Bytes ram = budget_of(request.memory, kCpuDevice).value_or(0) / 8;
+  if (gpus != 1 || ram < load.kv) return {};
+  if (dimensions.windowed_layers > 0 || dimensions.encoder_layers > 0) return {};
+  Workload result = load;
+  result.kv_in_ram = true;
+  return result;
+}
+
 Workload prompt_workload(const Description& description, const PlanRequest& request,
                          const Profile& profile) {
   return workload(description, request, profile, true);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "core/place/model_world.h"
 #include "haul/plan.h"
 
@@ -10,6 +12,10 @@ namespace haul::core {
 // generate), and for the prompt.
 Workload plan_workload(const Description& description, const PlanRequest& request,
                        const Profile& profile);
+// The same with keys and values in RAM; nothing where that cannot be: it is for decoders on one GPU
+// that look at all tokens, with a budget of RAM.
+std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& description,
+                                       const PlanRequest& request);
 Workload prompt_workload(const Description& description, const PlanRequest& request,
                          const Profile& profile);
 

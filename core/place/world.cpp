@@ -62,10 +62,10 @@ double link_of(const Executor& executor, const LinkLoad& load) {
 }  // namespace
 
 double link_seconds(const Executor& executor, const LinkLoad& load) {
-  if (load.bytes <= 0) return 0;
+  if (load.bytes <= 0) return executor.brought;
   const double seconds = is_helped(executor, load) ? copy_seconds(executor, load)
                                                    : load.bytes / link_of(executor, load);
-  return seconds + load.on_cpu;
+  return seconds + load.on_cpu + executor.brought;
 }
 
 double waiting_seconds(const World& world, const Executor& executor, const LinkLoad& load,

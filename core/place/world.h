@@ -15,6 +15,7 @@
 //             + the CPU's share of what it waits for, where it helps: calls of copied units *
 //               seconds of handing over + compute of the units that lie there; it does not help
 //               where the link alone is faster than that
+//             + keys and values that lie in RAM / what the link gives alone
 //   disk    = bytes read from disk / the disk's bandwidth
 //   seconds = max(chain, link of each GPU, disk)
 //
@@ -77,6 +78,7 @@ struct Executor {
   double helped = 0;
   double help_call = 0;
   double alone = 0;
+  double brought = 0;  // seconds of the link for keys and values, whatever is chosen
 
   bool operator==(const Executor&) const = default;
 };

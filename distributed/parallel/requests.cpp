@@ -50,6 +50,8 @@ void AskingRunner::ask_pass(const models::Inputs& inputs, const at::Tensor& x) {
   map["positions"] = {inputs.positions};
   map["attended"] = {inputs.attended};
   map["last"] = {inputs.last};
+  map["first_row"] = {inputs.first_row};
+  map["sequences"] = {inputs.sequences};
   map["x"] = {x};
   ask_(std::move(map));
 }
@@ -68,6 +70,8 @@ void AskedPasses::perform(Map* request) {
   inputs.positions = tensor_in(map, "positions");
   inputs.attended = tensor_in(map, "attended");
   inputs.last = std::get<std::int64_t>(map.at("last").value);
+  inputs.first_row = std::get<std::int64_t>(map.at("first_row").value);
+  inputs.sequences = std::get<std::int64_t>(map.at("sequences").value);
   const at::Tensor x = tensor_in(map, "x");
   map["x"] = {passes.forward(inputs, x.defined() ? x.to(state_.device) : x)};
 }

@@ -42,9 +42,15 @@ struct InferenceRequest {
   std::int64_t batch = 1;       // B
 };
 
-// Tokens of each prompt that a decoder reads at once, at most: some thousand of all together keep a
-// GPU busy, and the memory that more would take is better used for a larger batch.
-std::int64_t prompt_part(std::int64_t batch);
+// What a decoder reads of a batch's prompts at once: so many of the sequences, and of each so many
+// tokens. Some thousand together keep a GPU busy, and the memory that more would take is better
+// used for a larger batch.
+struct PromptPart {
+  std::int64_t rows = 1;
+  std::int64_t tokens = 1;
+};
+// The longest has so many tokens; batch and context are those that were planned for.
+PromptPart prompt_part(std::int64_t batch, std::int64_t context, std::int64_t longest);
 
 // Weights, KV cache, activations, logits and workspace at the peak of a generation, or of one pass
 // for a model that does not generate. Entries of no bytes are left out, and what depends on

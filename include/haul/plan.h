@@ -94,6 +94,8 @@ struct Plan {
   // Of each matrix that lies in RAM and is used on a GPU: the rows that the CPU multiplies where
   // they lie, while the link brings the others.
   double cpu_share = 0;
+  // Keys and values lie in RAM though a GPU looks at them: each pass brings them, a layer ahead.
+  bool kv_in_ram = false;
   Prediction load;
   std::optional<Prediction> first_token;  // after a prompt that fills the context
   // A step of the whole batch, of more than kMostHelpedRows prompts with a share of them; without

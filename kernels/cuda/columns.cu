@@ -20,8 +20,11 @@ constexpr std::size_t kMostShared = 96 << 10;  // bytes; some GPUs have less
 // than the 32 bytes that memory gives at once.
 constexpr int kNarrow = 2, kWider = 4;  // times kWide columns
 
+// Two blocks of a single vector's product fit on a processor: that of the next kernel begins there
+// before this one's ends.
 template <int kVectors, int kChunks>
-__global__ void __launch_bounds__(kThreads, 1) columns(const __grid_constant__ Columns job) {
+__global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
+    columns(const __grid_constant__ Columns job) {
   constexpr int kStrip = kChunks * kWide;
   constexpr int kRows = kThreads / kChunks;
   constexpr int kTile = kRows * kUnroll;                                       // rows

@@ -26,7 +26,11 @@ struct Inputs {
   at::Tensor attended = {};  // (B, S) bool, false for padding; undefined: all are tokens
   at::Tensor types = {};     // (B, T): which sequence of a pair; undefined: the first
   KvCache* cache = nullptr;  // of the tokens before; it takes these in
-  std::int64_t last = 0;     // logits of so many tokens at the end; 0: of all
+  // Where these are some of the sequences in the cache: the place of their first, and how many
+  // there are. 0: these are all.
+  std::int64_t first_row = 0;
+  std::int64_t sequences = 0;
+  std::int64_t last = 0;  // logits of so many tokens at the end; 0: of all
   // Of a model with an encoder: what it gave, and its padding.
   at::Tensor encoded = {};           // (B, E, C)
   at::Tensor encoded_attended = {};  // (B, E)

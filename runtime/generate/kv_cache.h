@@ -5,10 +5,13 @@
 // that.
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "haul/bytes.h"
 #include "models/blocks/kv_cache.h"
+#include "runtime/generate/kv_stream.h"
 
 namespace haul::runtime {
 
@@ -17,8 +20,10 @@ class KvRoom;
 class ModelCache final : public models::KvCache {
  public:
   // `windows` gives for each layer how many tokens it looks at; 0: all. Its memory is of `room`,
-  // which outlives it, or without one of torch.
-  ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity, KvRoom* room = nullptr);
+  // which outlives it, or without one of torch. With a link it lies in RAM and comes over that; no
+  // layer has a window then.
+  ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity, KvRoom* room = nullptr,
+             std::unique_ptr<KvLink> link = nullptr);
 
   std::optional<models::KvPlaces> places(std::int64_t layer,
                                          const models::KeysValues& like) override;
@@ -37,8 +42,11 @@ class ModelCache final : public models::KvCache {
   // Where its layers lie.
   std::vector<const void*> addresses() const;
 
+  // Before each pass: those of the sequences that it has, from this one on; `sequences` are all of
+  // them, 0: as many as the pass has. Others than before begin anew.
+  void look_at(std::int64_t first, std::int64_t sequences);
   // After each pass: how many tokens it brought.
-  void advance(std::int64_t tokens) { length_ += tokens; }
+  void advance(std::int64_t tokens);
   // Each sequence becomes so many of the same, side by side.
   void repeat(std::int64_t times);
   // Sequence i becomes what sequence rows[i] was. Only between those that look at the same other
@@ -56,14 +64,20 @@ class ModelCache final : public models::KvCache {
 
   void check_room(std::int64_t tokens) const;
   Layer& layer_for(std::int64_t index, const models::KeysValues& added);
-  models::KeysValues room_for(const models::KeysValues& like, std::int64_t tokens) const;
-  models::KeysValues extend_window(Layer& layer, const models::KeysValues& added, bool ordered);
+  models::KeysValues room_for(const models::KeysValues& like, std::int64_t rows,
+                              std::int64_t tokens) const;
+  models::KeysValues rows_of(const models::KeysValues& kept, const models::KeysValues& like) const;
+  models::KeysValues extend_window(const Layer& layer, const models::KeysValues& added,
+                                   bool ordered);
 
   std::vector<Layer> layers_;
   std::int64_t capacity_;
   KvRoom* room_;
   std::int64_t length_ = 0;
+  std::int64_t first_row_ = 0;
+  std::int64_t sequences_ = 0;  // 0: those of the pass
   at::Tensor past_;
+  std::optional<KvStream> stream_;  // last: copies to and from the layers end with it
 };
 
 }  // namespace haul::runtime

@@ -13,18 +13,19 @@
 namespace haul::runtime {
 
 struct KvRoom::Place {
-  Place(c10::Device device, Bytes size, Ledger& ledger)
-      : slab(device, size, ledger.reserve(Tag::kKv, size)), arena(size) {}
+  Place(c10::Device device, Bytes size, Ledger& ledger, bool pinned)
+      : slab(device, size, ledger.reserve(Tag::kKv, size), pinned), arena(size) {}
 
   Slab slab;
   Arena arena;
 };
 
-KvRoom::KvRoom(const Plan& plan, WeightStore& store) : store_(store) {
+KvRoom::KvRoom(const Plan& plan, WeightStore& store) : store_(store), pinned_(plan.kv_in_ram) {
   for (const PlanDevice& planned : plan.devices) {
     if (planned.kv == 0) continue;
     const c10::Device device = real_device(planned.device);
-    places_.push_back(std::make_shared<Place>(device, planned.kv, store.ledger(device)));
+    places_.push_back(std::make_shared<Place>(device, planned.kv, store.ledger(device),
+                                              pinned_ && device.is_cpu()));
   }
 }
 
@@ -43,8 +44,8 @@ at::Tensor KvRoom::take(at::IntArrayRef sizes, const at::TensorOptions& options)
         device);
   }
   try {
-    const auto own =
-        std::make_shared<Slab>(device, bytes, store_.ledger(device).reserve(Tag::kKv, bytes));
+    const auto own = std::make_shared<Slab>(
+        device, bytes, store_.ledger(device).reserve(Tag::kKv, bytes), pinned_ && device.is_cpu());
     return at::from_blob(
         own->data(), sizes, [own](void*) {}, options, device);
   } catch (Error& error) {

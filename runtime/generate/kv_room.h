@@ -28,6 +28,7 @@ class KvRoom {
   struct Place;
 
   WeightStore& store_;
+  bool pinned_;  // what lies in RAM is copied to a GPU
   std::vector<std::shared_ptr<Place>> places_;
 };
 

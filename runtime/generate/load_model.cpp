@@ -206,7 +206,8 @@ at::Device input_device(const Plan& plan) {
 }
 
 bool lies_on_one_gpu(const LoadedModel::State& state) {
-  return state.device.is_cuda() && state.plan.map.front().second.kind == DeviceKind::kGpu &&
+  return state.device.is_cuda() && !state.plan.kv_in_ram &&
+         state.plan.map.front().second.kind == DeviceKind::kGpu &&
          std::all_of(state.plan.map.begin(), state.plan.map.end(), [&](const auto& entry) {
            return entry.second == state.plan.map.front().second;
          });

@@ -37,7 +37,8 @@ at::Tensor PassRunner::take() {
 
 void LayerPasses::begin(std::int64_t capacity) {
   cache_.reset();  // its room is used again
-  cache_.emplace(state_.windows, capacity, state_.kv_room.get());
+  cache_.emplace(state_.windows, capacity, state_.kv_room.get(),
+                 state_.plan.kv_in_ram ? make_kv_link(state_.device.index()) : nullptr);
   if (state_.replayed) state_.replayed->drop_started();
 }
 
@@ -45,6 +46,7 @@ at::Tensor LayerPasses::forward(models::Inputs inputs, const at::Tensor& x) {
   const std::int64_t tokens = inputs.ids.size(1);
   const bool replays = goes_ahead() && !x.defined() && tokens == 1 && !inputs.attended.defined();
   inputs.cache = &*cache_;
+  cache_->look_at(inputs.first_row, inputs.sequences);
   at::Tensor result = replays ? state_.replayed->forward(inputs.ids, *cache_)
                               : state_.pass(inputs.to(state_.device), x);
   cache_->advance(tokens);

@@ -104,21 +104,31 @@ at::Tensor Passes::forward(models::Inputs inputs) {
 at::Tensor Passes::read_prompts(std::int64_t new_tokens, const std::atomic<bool>* cancel) {
   if (has_encoder()) encode_prompts();
   runner_->begin(ids_.size(1) + new_tokens);
-  // What was planned for, also where fewer sequences are left.
-  const std::int64_t batch = std::max(ids_.size(0), state_.plan.batch);
-  const std::int64_t part = prompt_part(batch);
-  at::Tensor logits;
-  for (std::int64_t at = 0; at < ids_.size(1); at += part) {
-    if (cancel != nullptr && cancel->load()) return {};
-    const std::int64_t count = std::min(part, ids_.size(1) - at);
-    models::Inputs inputs{ids_.narrow(1, at, count)};
-    if (attended_.defined()) {
-      inputs.attended = attended_.narrow(1, 0, at + count);
-      inputs.positions = positions_.narrow(1, at, count);
+  const std::int64_t all = ids_.size(0);
+  const PromptPart part = has_encoder()
+                              ? PromptPart{all, 1}
+                              : prompt_part(state_.plan.batch, state_.context, ids_.size(1));
+  std::vector<at::Tensor> logits;
+  for (std::int64_t row = 0; row < all; row += part.rows) {
+    const std::int64_t rows = std::min(part.rows, all - row);
+    const auto some = [&](const at::Tensor& of, std::int64_t begin, std::int64_t end) {
+      return of.defined() ? of.narrow(0, row, rows).narrow(1, begin, end - begin) : of;
+    };
+    for (std::int64_t at = 0; at < ids_.size(1); at += part.tokens) {
+      if (cancel != nullptr && cancel->load()) return {};
+      const std::int64_t end = std::min(at + part.tokens, ids_.size(1));
+      models::Inputs inputs{some(ids_, at, end)};
+      inputs.attended = some(attended_, 0, end);
+      inputs.positions = some(positions_, at, end);
+      if (rows < all) {
+        inputs.first_row = row;
+        inputs.sequences = all;
+      }
+      at::Tensor last = forward(std::move(inputs));
+      if (end == ids_.size(1)) logits.push_back(std::move(last));
     }
-    logits = forward(std::move(inputs));
   }
-  return logits;
+  return logits.size() == 1 ? logits.front() : at::cat(logits);
 }
 
 at::Tensor Passes::read(const at::Tensor& ids) {

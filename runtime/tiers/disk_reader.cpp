@@ -23,12 +23,12 @@ namespace {
 // which a core does 4 to 9 GB a second.
 int default_threads(DiskReader::Way way) {
   if (way == DiskReader::Way::kPlain || !make_uring(1)) return 4;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 12);
 }
 
 // More at once than keeps a disk busy only makes each wait longer.
 int default_depth(int threads) {
-  return std::clamp(32 / threads, 1, 8);
+  return std::clamp((32 + threads - 1) / threads, 1, 8);
 }
 
 DiskReader::Options complete(DiskReader::Options options) {

@@ -73,6 +73,9 @@ class CopyStream {
   void wait(const GpuPoint& point);
   // Between pinned memory and the GPU, either way.
   void copy(void* to, const void* from, Bytes size);
+  // `count` rows of so many bytes, which lie `to_step` and `from_step` bytes apart.
+  void copy_rows(void* to, Bytes to_step, const void* from, Bytes from_step, Bytes width,
+                 Bytes count);
   GpuPoint point();
   // Runs a function on one of the driver's threads when the copies so far have ended. It must not
   // call into the GPU.

@@ -179,6 +179,13 @@ void CopyStream::copy(void* to, const void* from, Bytes size) {
         fmt::format("GPU {}: copying {}", state_->index, format_bytes(size)));
 }
 
+void CopyStream::copy_rows(void* to, Bytes to_step, const void* from, Bytes from_step, Bytes width,
+                           Bytes count) {
+  check(cudaMemcpy2DAsync(to, to_step, from, from_step, width, count, cudaMemcpyDefault,
+                          state_->stream),
+        fmt::format("GPU {}: copying {}", state_->index, format_bytes(width * count)));
+}
+
 GpuPoint CopyStream::point() {
   return record(state_->index, state_->stream);
 }

@@ -57,6 +57,7 @@ CopyStream::CopyStream(int) {
 CopyStream::~CopyStream() = default;
 void CopyStream::wait(const GpuPoint&) {}
 void CopyStream::copy(void*, const void*, Bytes) {}
+void CopyStream::copy_rows(void*, Bytes, const void*, Bytes, Bytes, Bytes) {}
 GpuPoint CopyStream::point() {
   return {};
 }

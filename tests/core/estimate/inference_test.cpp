@@ -98,8 +98,11 @@ TEST(Activations, HeadsThatShareKeysCopyThoseOfEarlierParts) {
   const Dimensions d = *tiny_decoder().dimensions;  // 4 heads of 2, attention takes the most
   EXPECT_EQ(inference_activation_bytes(d, request(2048 + 1000, 1)),
             inference_activation_bytes(d, request(2048, 1)) + 2 * 1000 * 4 * 2 * 2);
-  EXPECT_EQ(inference_activation_bytes(d, request(512 + 10, 16)),
-            inference_activation_bytes(d, request(512, 16)) + 2 * 10 * 4 * 2 * 2 * 16);
+  // Four of them at once, however many there are.
+  EXPECT_EQ(inference_activation_bytes(d, request(2048 + 1000, 16)),
+            inference_activation_bytes(d, request(2048, 16)) + 2 * 1000 * 4 * 2 * 2 * 4);
+  EXPECT_EQ(inference_activation_bytes(d, request(1024, 16)),
+            inference_activation_bytes(d, request(512, 16)));
 }
 
 TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
@@ -107,17 +110,26 @@ TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
   const Bytes of_8 = inference_activation_bytes(d, request(1024, 8));
   EXPECT_LT(inference_activation_bytes(d, request(1024, 4)), of_8);
   EXPECT_EQ(inference_activation_bytes(d, request(1024, 64)), of_8);
-  EXPECT_EQ(prompt_part(1), 2048);
-  EXPECT_EQ(prompt_part(8), 1024);
-  EXPECT_EQ(prompt_part(64), 128);
-  EXPECT_EQ(prompt_part(48), 176) << "a prompt of 512 in three parts";
-  EXPECT_EQ(prompt_part(96), 96);
-  EXPECT_EQ(prompt_part(248), 33);
-  for (std::int64_t batch = 5; batch < 5000; ++batch) {
-    EXPECT_LE(prompt_part(batch) * batch, 8192 * 5 / 4) << batch;
+}
+
+TEST(PromptPart, IsAsManyWholePromptsAsKeepAGpuBusy) {
+  const auto part = [](std::int64_t batch, std::int64_t context, std::int64_t longest) {
+    const PromptPart found = prompt_part(batch, context, longest);
+    return std::pair(found.rows, found.tokens);
+  };
+  EXPECT_EQ(part(1, 4096, 4096), std::pair(1L, 2048L));
+  EXPECT_EQ(part(1, 4096, 100), std::pair(20L, 100L)) << "as many tokens as one may have";
+  EXPECT_EQ(part(2, 4096, 2048), std::pair(2L, 2048L));
+  EXPECT_EQ(part(64, 4096, 4096), std::pair(4L, 2048L));
+  EXPECT_EQ(part(48, 544, 512), std::pair(16L, 512L)) << "prompts of 512 in three parts";
+  EXPECT_EQ(part(3, 32, 32), std::pair(3L, 32L));
+  EXPECT_EQ(part(3, 32, 20), std::pair(4L, 20L));
+  EXPECT_EQ(part(1'000'000, 1'000'000, 1), std::pair(8192L, 1L));
+  for (std::int64_t longest = 1; longest < 5000; ++longest) {
+    const PromptPart found = prompt_part(100, 5000, longest);
+    EXPECT_LE(found.rows * found.tokens, 8192) << longest;
+    EXPECT_GT((found.rows + 1) * found.tokens, 8192) << longest;
   }
-  EXPECT_EQ(prompt_part(1000), 8);
-  EXPECT_EQ(prompt_part(1'000'000), 1);
 }
 
 TEST(Activations, CountTheBiasOfTheScores) {

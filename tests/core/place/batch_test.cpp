@@ -1,5 +1,9 @@
 // What a step costs beside its weights: calls, the KV cache, and the prompts of a batch.
 
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,10 +30,13 @@ Profile profile() {
   return profile;
 }
 
-Plan plan_of(const char* memory, std::int64_t context, std::int64_t batch, const Profile& profile) {
+Description llama() {
   const core::DescribeOptions stored{false, core::WeightDtype::kStored};
-  const Description description =
-      core::describe_config(core::parse_json(kLlama, "config.json"), "config.json", stored);
+  return core::describe_config(core::parse_json(kLlama, "config.json"), "config.json", stored);
+}
+
+Plan plan_of(const char* memory, std::int64_t context, std::int64_t batch, const Profile& profile) {
+  const Description description = llama();
   PlanRequest request;
   request.memory = parse_max_memory(memory);
   request.options.no_split = description.no_split;
@@ -82,6 +89,61 @@ TEST(Batch, OfAFewIsPlannedByTheToken) {
   const Plan four = plan_of("0=5300MB,cpu=32GB", 544, 4, profile());
   const Plan one = plan_of("0=5300MB,cpu=32GB", 544, 1, profile());
   EXPECT_NEAR(four.token.seconds, one.token.seconds, 0.05 * one.token.seconds);
+}
+
+constexpr Bytes kKvOfASequence = 544UL * 2 * 2 * kLayers * 8 * 128;
+
+const PlanDevice& on(const Plan& plan, Device device) {
+  for (const PlanDevice& item : plan.devices) {
+    if (item.device == device) return item;
+  }
+  throw std::runtime_error("a device that the plan does not have");
+}
+
+// All layers' are 13.7 GB, more than the GPU has; the CPU would take minutes for their prompts.
+TEST(KvInRam, LetsAGpuComputeWhatItHasNoRoomToRemember) {
+  const Plan plan = plan_of("0=6400MB,cpu=32GB", 544, 192, profile());
+  ASSERT_TRUE(plan.fits);
+  EXPECT_TRUE(plan.kv_in_ram);
+  EXPECT_EQ(on(plan, kCpuDevice).kv, 192 * kKvOfASequence);
+  EXPECT_EQ(on(plan, gpu(0)).kv, 2 * 192 * kKvOfASequence / kLayers) << "this layer and the next";
+  Bytes copied = 192 * kKvOfASequence;
+  for (const PlanStep& step : plan.steps) {
+    EXPECT_EQ(step.runs_on, gpu(0));
+    if (step.runs_on != step.lies) copied += step.weights;
+  }
+  EXPECT_NEAR(plan.token.seconds, static_cast<double>(copied) / 5e10, 0.01 * plan.token.seconds);
+  for (const PlanDevice& device : plan.devices) EXPECT_LE(device.used(), device.budget);
+  EXPECT_EQ(plan.token.limit, "link of GPU 0");
+  EXPECT_THAT(explain(plan, profile()), testing::Contains(testing::HasSubstr("Keys and values")));
+  EXPECT_EQ(read_plan(write_plan(plan), "plan.json"), plan);
+  // More sequences for each time that the weights come.
+  EXPECT_GT(plan.tokens_per_second(),
+            1.5 * plan_of("0=6400MB,cpu=32GB", 544, 32, profile()).tokens_per_second());
+}
+
+TEST(KvInRam, IsForWhatDoesNotFitOtherwise) {
+  EXPECT_FALSE(plan_of("0=6400MB,cpu=32GB", 544, 32, profile()).kv_in_ram);
+  EXPECT_FALSE(plan_of("0=80GB,cpu=32GB", 544, 192, profile()).kv_in_ram);
+  EXPECT_FALSE(plan_of("cpu=64GB", 544, 192, profile()).kv_in_ram);
+  EXPECT_FALSE(plan_of("0=6400MB,1=6400MB,cpu=32GB", 544, 192, profile()).kv_in_ram);
+  // The keys and values alone are more than the RAM.
+  EXPECT_FALSE(plan_of("0=6400MB,cpu=12GB", 544, 192, profile()).kv_in_ram);
+}
+
+// What is said to be missing counts on it, too.
+TEST(KvInRam, IsPartOfWhatWouldMakeItFit) {
+  const Plan plan = plan_of("0=3GB,cpu=8GB", 544, 192, profile());
+  ASSERT_FALSE(plan.fits);
+  const auto more = std::find_if(plan.shortfall.begin(), plan.shortfall.end(),
+                                 [](const Budget& item) { return item.device == kCpuDevice; });
+  ASSERT_NE(more, plan.shortfall.end());
+  const auto with = [&](Bytes bytes) {
+    return plan_of(("0=3GB,cpu=" + std::to_string(bytes)).c_str(), 544, 192, profile());
+  };
+  const Bytes enough = 8'000'000'000 + more->bytes();
+  EXPECT_TRUE(with(enough).fits);
+  EXPECT_FALSE(with(enough - 1).fits);
 }
 
 }  // namespace

@@ -120,6 +120,51 @@ TEST_P(GpuFamilies, GiveTheSameWithGraphsAndWithout) {
   EXPECT_EQ(recorded.ids, plain.ids);
 }
 
+// A batch of which a GPU cannot remember all, in three parts, with padding and without.
+class GpuKvInRam : public GpuFamilies {};
+
+TEST_P(GpuKvInRam, GivesTheSame) {
+  constexpr std::int64_t kBatch = 200;
+  ModelOptions asked = options("0=10GB,cpu=10GB");
+  asked.batch = kBatch;
+  asked.graphs = false;
+  std::vector<std::vector<TokenId>> prompts(kBatch);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::size_t k = 0; k < 70; ++k) {
+      prompts[i].push_back(static_cast<TokenId>(3 + (31 * i + k * k) % 2900));
+    }
+  }
+  std::vector<std::vector<TokenId>> padded = prompts;
+  for (std::size_t i = 0; i < padded.size(); ++i) padded[i].resize(70 - i % 40);
+  const auto run = [&](const ModelOptions& how, Plan* plan) {
+    LoadedModel model = load_model(folder.path().string(), how);
+    *plan = model.plan();
+    std::vector<std::vector<TokenId>> found;
+    GenerateOptions generate;
+    generate.temperature = 0;
+    generate.max_new_tokens = 12;
+    for (const auto* some : {&prompts, &padded, &prompts}) {
+      for (const Generated& one : model.generate_batch(*some, generate)) found.push_back(one.ids);
+    }
+    generate.num_beams = 2;
+    for (const Generated& one : model.generate_batch({prompts[0], prompts[1]}, generate)) {
+      found.push_back(one.ids);
+    }
+    return found;
+  };
+  Plan resident;
+  const auto expected = run(asked, &resident);
+  const PlanDevice& all = gpu_of(resident);
+  // Too little for the caches of all layers, enough for two.
+  asked.max_memory = parse_max_memory(
+      "0=" + std::to_string(all.used() - all.kv / 3 - all.context / 20) + ",cpu=10GB");
+  Plan plan;
+  const auto found = run(asked, &plan);
+  ASSERT_FALSE(resident.kv_in_ram);
+  ASSERT_TRUE(plan.kv_in_ram);
+  EXPECT_EQ(found, expected);
+}
+
 std::string name_of(const testing::TestParamInfo<std::tuple<test::SmallModel, Dtype>>& info) {
   return std::string(std::get<0>(info.param).name) + "_" +
          (std::get<1>(info.param) == Dtype::kF32 ? "F32" : "BF16");
@@ -127,6 +172,22 @@ std::string name_of(const testing::TestParamInfo<std::tuple<test::SmallModel, Dt
 
 INSTANTIATE_TEST_SUITE_P(All, GpuFamilies,
                          testing::Combine(testing::ValuesIn(test::kSmallModels),
+                                          testing::Values(Dtype::kF32, Dtype::kBF16)),
+                         name_of);
+
+// Decoders that look at all tokens.
+std::vector<test::SmallModel> without_windows() {
+  std::vector<test::SmallModel> result;
+  for (const test::SmallModel& small : test::kSmallModels) {
+    for (const std::string_view name : {"gpt2", "llama", "qwen3", "bloom"}) {
+      if (small.name == name) result.push_back(small);
+    }
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuKvInRam,
+                         testing::Combine(testing::ValuesIn(without_windows()),
                                           testing::Values(Dtype::kF32, Dtype::kBF16)),
                          name_of);
 
