@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <c10/core/Device.h>
@@ -25,6 +26,8 @@ struct Home {
   int file = 0;  // of the disk reader
   Bytes offset = 0;
   Bytes size = 0;
+
+  bool operator==(const Home&) const = default;
 };
 
 class Lane {
@@ -40,6 +43,11 @@ class Lane {
   // Brings a weight to `to`, once all of `after` is past. `done` may be called before this
   // returns, and by another thread.
   virtual void fill(const Home& home, std::byte* to, std::vector<GpuPoint> after, Done done) = 0;
+  // Weights in files that will be filled next, in their order, in place of those named before. A
+  // lane that has memory of its own to read them into begins with it; for others this is nothing.
+  virtual void expect(std::span<const Home> /*homes*/) {}
+  // How many weights it can make use of at most, at present.
+  virtual std::size_t reach() const { return 0; }
   // The caller's further work comes after the point.
   virtual void wait(const GpuPoint& ready) = 0;
   // The caller's work so far.

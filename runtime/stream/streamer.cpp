@@ -71,8 +71,11 @@ int Streamer::add_part(int whole, Bytes size) {
 }
 
 void Streamer::move_home(int weight, Home home) {
-  const std::lock_guard lock(mutex_);
-  weights_[weight].home = home;
+  {
+    const std::lock_guard lock(mutex_);
+    weights_[weight].home = home;
+  }
+  lane_->expect({});
 }
 
 void Streamer::drop(int index) {
@@ -81,6 +84,8 @@ void Streamer::drop(int index) {
   if (weights_[index].state != State::kAway) vacate(index);
   weights_[index].dropped = true;
   changed_.notify_all();
+  lock.unlock();
+  lane_->expect({});
 }
 
 void Streamer::take_slots() {
@@ -93,6 +98,9 @@ void Streamer::leave() {
   std::unique_lock lock(mutex_);
   if (memory_ == SlotMemory::kKept || !slab_) return;
   leaving_ = true;
+  lock.unlock();
+  lane_->expect({});
+  lock.lock();
   leave_unless_leased(lock);
 }
 
@@ -271,8 +279,16 @@ void Streamer::note_use(Place& at, int weight) {
   }
 }
 
-// Follows the expected order as far as the slots reach.
-void Streamer::prefetch(Place at, std::vector<Fill>& fills) {
+// The weight that is expected next.
+int Streamer::step(Place& at) const {
+  at.position = order_.next(at.position);
+  const Weight& whole = weights_[at.position.now];
+  const bool by_part = at.in_parts && whole.part >= 0 && !whole.whole_only;
+  return by_part ? whole.part : at.position.now;
+}
+
+// Follows the expected order as far as the slots reach, and tells where that is if not all fit.
+std::optional<Streamer::Place> Streamer::prefetch(Place at, std::vector<Fill>& fills) {
   ++round_;
   Bytes window = 0;
   for (const int index : placed_) {
@@ -280,18 +296,37 @@ void Streamer::prefetch(Place at, std::vector<Fill>& fills) {
   }
   const int steps = static_cast<int>(weights_.size()) * 2;
   for (int rank = 0; rank < steps; ++rank) {
-    at.position = order_.next(at.position);
-    int index = at.position.now;
-    const Weight& whole = weights_[index];
-    if (at.in_parts && whole.part >= 0 && !whole.whole_only) index = whole.part;
+    const Place before = at;
+    const int index = step(at);
     Weight& weight = weights_[index];
     if (weight.wanted == round_ || weight.leases > 0 || weight.dropped) continue;
     window += slot_size(weight);
-    if (window > arena_.size()) return;
+    if (window > arena_.size()) return before;
     weight.wanted = round_;
     weight.rank = rank;
-    if (weight.state == State::kAway && !place(index, false, fills)) return;
+    if (weight.state == State::kAway && !place(index, false, fills)) return before;
   }
+  return std::nullopt;
+}
+
+// What the lane is to hear of, if it is to hear anything: weights in files that have no slot yet,
+// as far as the order is known.
+std::optional<std::vector<Home>> Streamer::expected_after(const std::optional<Place>& slots_end) {
+  // Threads that take turns would each have forgotten what was read for the others.
+  const std::thread::id self = std::this_thread::get_id();
+  const bool another = std::exchange(last_, self) != self;
+  const std::size_t reach = lane_->reach();
+  if (reach == 0 || another || leaving_) return std::nullopt;
+  std::vector<Home> homes;
+  if (!slots_end) return homes;
+  Place at = *slots_end;
+  for (std::size_t i = 0; i < weights_.size() && homes.size() < reach; ++i) {
+    if (!order_.knows_next(at.position)) break;
+    const Weight& weight = weights_[step(at)];
+    if (weight.state != State::kAway || weight.dropped || weight.home.host != nullptr) continue;
+    homes.push_back(weight.home);
+  }
+  return homes;
 }
 
 void Streamer::start(const std::vector<Fill>& fills) {
@@ -331,10 +366,12 @@ void Streamer::give_up(std::span<const int> weights) {
 
 // Until it is known of all weights whether they have come.
 void Streamer::fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
-                     const std::vector<Fill>& fills) {
-  if (!fills.empty()) {
+                     const std::vector<Fill>& fills,
+                     const std::optional<std::vector<Home>>& ahead) {
+  if (!fills.empty() || ahead) {
     lock.unlock();
     start(fills);
+    if (ahead) lane_->expect(*ahead);
     lock.lock();
   }
   const auto all_told = [&] {
@@ -375,8 +412,8 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
   }
   const Place here = at;
   place_or_wait(lock, weights, fills);
-  prefetch(here, fills);
-  fetch(lock, weights, fills);
+  const std::optional<Place> slots_end = prefetch(here, fills);
+  fetch(lock, weights, fills, expected_after(slots_end));
   if (!early.empty()) {  // what made a read fail that began earlier may be over
     try_again(early, fills);
     fetch(lock, weights, fills);

@@ -3,7 +3,7 @@
 // The weights that lie elsewhere than their execution device computes, and the slots on it through
 // which they come and go. A lease means that a weight's bytes are there; what is expected next is
 // fetched while the present is computed. The slots are one slab, carved as the weights need it, and
-// hold what is in use and what comes next, nothing else. Any thread.
+// hold what is in use and what comes next, nothing else; the lane is told what follows. Any thread.
 
 #include <condition_variable>
 #include <cstddef>
@@ -131,10 +131,13 @@ class Streamer {
   void place_or_wait(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
                      std::vector<Fill>& fills);
   void note_use(Place& at, int weight);
-  void prefetch(Place at, std::vector<Fill>& fills);
+  int step(Place& at) const;
+  std::optional<Place> prefetch(Place at, std::vector<Fill>& fills);
+  std::optional<std::vector<Home>> expected_after(const std::optional<Place>& slots_end);
   void give_up(std::span<const int> weights);
   void fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
-             const std::vector<Fill>& fills);
+             const std::vector<Fill>& fills,
+             const std::optional<std::vector<Home>>& ahead = std::nullopt);
   void try_again(std::span<const int> weights, std::vector<Fill>& fills);
   void start(const std::vector<Fill>& fills);
   void arrived(int weight, std::exception_ptr error, GpuPoint ready);
@@ -153,6 +156,7 @@ class Streamer {
   std::vector<GpuPoint> vacated_;  // work that may still read slots given up since the last fill
   UseOrder order_;
   std::unordered_map<std::thread::id, Place> places_;
+  std::thread::id last_;  // that leased
   std::uint64_t round_ = 0;
   int coming_ = 0;
   int leased_ = 0;  // weights with a lease

@@ -38,13 +38,21 @@ void UseOrder::use(Position& position, int weight) {
   position = {position.now, weight};
 }
 
+// Below 0: nothing.
+int UseOrder::seen_after(const Position& position) const {
+  if (position.now < 0) return -1;
+  const auto known = after_two_.find(key(position));
+  return known != after_two_.end() ? known->second : after_one_[position.now];
+}
+
+bool UseOrder::knows_next(const Position& position) const {
+  return seen_after(position) >= 0;
+}
+
 UseOrder::Position UseOrder::next(const Position& position) const {
   const auto count = static_cast<int>(used_.size());
   if (position.now < 0) return {-1, unused_ < count ? unused_ : first_};
-  if (const auto known = after_two_.find(key(position)); known != after_two_.end()) {
-    return {position.now, known->second};
-  }
-  if (const int known = after_one_[position.now]; known >= 0) return {position.now, known};
+  if (const int seen = seen_after(position); seen >= 0) return {position.now, seen};
   // Behind one that is expected itself come those with larger numbers.
   const int unused = used_[position.now] ? unused_ : first_unused(position.now + 1);
   return {position.now, unused < count ? unused : first_};

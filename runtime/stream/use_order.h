@@ -27,8 +27,11 @@ class UseOrder {
   void use(Position& position, int weight);
   // Moves on to what is expected next.
   Position next(const Position& position) const;
+  // Whether that has been seen before.
+  bool knows_next(const Position& position) const;
 
  private:
+  int seen_after(const Position& position) const;
   int first_unused(int from) const;
 
   std::unordered_map<std::uint64_t, int> after_two_;

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/stream/staging.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -21,12 +24,64 @@ namespace haul::runtime {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr Bytes kSize = 50'000;
 
+// As a GPU's: weights come from files through a little memory, which is read ahead into.
+class StagedLane final : public Lane {
+ public:
+  explicit StagedLane(std::shared_ptr<DiskReader> disk)
+      : staging_(std::move(disk), 16'384, 8, [](Bytes size) {
+          return std::make_unique<Slab>(
+              c10::Device(c10::kCPU), size,
+              Ledger("staging", std::nullopt).reserve(Tag::kStaging, size));
+        }) {}
+
+  c10::Device device() const override { return c10::kCPU; }
+  Bytes slack() const override { return kReadSlack; }
+  void fill(const Home& home, std::byte* to, std::vector<GpuPoint> /*after*/, Done done) override {
+    if (home.host != nullptr) {
+      std::memcpy(to, home.host, home.size);
+      done(nullptr, {});
+      return;
+    }
+    struct Arrival {
+      std::atomic<Bytes> left = 0;
+      std::atomic<bool> failed = false;
+    };
+    auto arrival = std::make_shared<Arrival>();
+    arrival->left = staging_.pieces_of(home.size);
+    staging_.read(home, [=, this](const Staging::Piece& piece, std::exception_ptr error) {
+      if (error) arrival->failed = true;
+      std::memcpy(to + piece.offset, piece.data, piece.size);
+      staging_.give_back(piece.data);
+      if (--arrival->left > 0) return;
+      if (arrival->failed) {
+        error = std::make_exception_ptr(Error(ErrorKind::kResource, "some piece of 'weights'"));
+      }
+      done(error, {});
+    });
+  }
+  void expect(std::span<const Home> homes) override { staging_.expect(homes); }
+  std::size_t reach() const override { return staging_.reach(); }
+  void wait(const GpuPoint& /*ready*/) override {}
+  GpuPoint used() override { return {}; }
+  void read_back(std::byte* host, const std::byte* from, Bytes size) override {
+    std::memcpy(host, from, size);
+  }
+
+ private:
+  Staging staging_;
+};
+
+enum class Through { kNothing, kStaging };
+
 // Weights in a file, each filled with its number; some of odd sizes.
-class StreamerTest : public testing::Test {
+class StreamerTest : public testing::TestWithParam<Through> {
  protected:
   std::unique_ptr<Streamer> make(int count, Bytes slots, const DiskReader::Options& options = {},
                                  SlotMemory memory = SlotMemory::kKept) {
@@ -38,7 +93,9 @@ class StreamerTest : public testing::Test {
     }
     const auto path = folder.write("weights", bytes);
     disk = std::make_shared<DiskReader>(options);
-    auto streamer = std::make_unique<Streamer>(make_cpu_lane(disk), ledger, slots, memory);
+    std::unique_ptr<Lane> lane = make_cpu_lane(disk);
+    if (GetParam() == Through::kStaging) lane = std::make_unique<StagedLane>(disk);
+    auto streamer = std::make_unique<Streamer>(std::move(lane), ledger, slots, memory);
     for (int i = 0; i < count; ++i) {
       streamer->add("w" + std::to_string(i), {nullptr, disk->open(path), offsets[i], size_of(i)});
     }
@@ -64,12 +121,19 @@ class StreamerTest : public testing::Test {
     streamer.release(weights);
   }
 
+  Bytes from_disk() const { return disk->counts().bytes_direct + disk->counts().bytes_cached; }
+
   test::TemporaryFolder folder;
   std::shared_ptr<DiskReader> disk;
   Ledger ledger{"RAM", std::nullopt};
 };
 
-TEST_F(StreamerTest, FetchesAheadInTheOrderOfUse) {
+INSTANTIATE_TEST_SUITE_P(Lanes, StreamerTest, testing::Values(Through::kNothing, Through::kStaging),
+                         [](const auto& through) {
+                           return through.param == Through::kStaging ? "Staged" : "Straight";
+                         });
+
+TEST_P(StreamerTest, FetchesAheadInTheOrderOfUse) {
   const auto streamer = make(12, room(4));
   for (int pass = 0; pass < 5; ++pass) {
     for (int i = 0; i < 12; ++i) {
@@ -85,7 +149,7 @@ TEST_F(StreamerTest, FetchesAheadInTheOrderOfUse) {
   EXPECT_EQ(ledger.peak(), room(4)) << "nothing but the slots";
 }
 
-TEST_F(StreamerTest, KeepsEverythingThatFits) {
+TEST_P(StreamerTest, KeepsEverythingThatFits) {
   const auto streamer = make(6, room(6));
   for (int pass = 0; pass < 4; ++pass) {
     for (int i = 0; i < 6; ++i) use(*streamer, {i});
@@ -95,7 +159,17 @@ TEST_F(StreamerTest, KeepsEverythingThatFits) {
   EXPECT_EQ(streamer->counts().bytes, all) << "each was read once";
 }
 
-TEST_F(StreamerTest, LeasesSeveralAtOnceAndTakesRoomElsewhereOnlyWhenItMust) {
+TEST_P(StreamerTest, ReadsHardlyMoreThanItUses) {
+  const auto streamer = make(24, room(2));
+  Bytes needed = 0;
+  for (int pass = 0; pass < 10; ++pass) {
+    for (int i = 0; i < 24; i += 2) use(*streamer, {i, i + 1});
+    for (int i = 0; i < 24; ++i) needed += size_of(i);
+    EXPECT_LE(static_cast<double>(from_disk()), 1.15 * static_cast<double>(needed)) << pass;
+  }
+}
+
+TEST_P(StreamerTest, LeasesSeveralAtOnceAndTakesRoomElsewhereOnlyWhenItMust) {
   const auto streamer = make(6, room(3));
   use(*streamer, {0, 1, 2});
   use(*streamer, {3, 4, 5});
@@ -119,6 +193,64 @@ class InstantLane final : public Lane {
   GpuPoint used() override { return {}; }
   void read_back(std::byte* /*host*/, const std::byte* /*from*/, Bytes /*size*/) override {}
 };
+
+// Keeps what it was told to expect.
+class ListeningLane final : public Lane {
+ public:
+  explicit ListeningLane(std::vector<std::vector<Bytes>>& told) : told_(told) {}
+  c10::Device device() const override { return c10::kCPU; }
+  Bytes slack() const override { return 0; }
+  void fill(const Home& /*home*/, std::byte* /*to*/, std::vector<GpuPoint> /*after*/,
+            Done done) override {
+    done(nullptr, {});
+  }
+  void expect(std::span<const Home> homes) override {
+    told_.emplace_back();
+    for (const Home& home : homes) told_.back().push_back(home.offset);
+  }
+  std::size_t reach() const override { return 3; }
+  void wait(const GpuPoint& /*ready*/) override {}
+  GpuPoint used() override { return {}; }
+  void read_back(std::byte* /*host*/, const std::byte* /*from*/, Bytes /*size*/) override {}
+
+ private:
+  std::vector<std::vector<Bytes>>& told_;
+};
+
+TEST(Streamer, TellsTheLaneWhichFilesComeAfterTheSlotsOnceItKnows) {
+  std::vector<std::vector<Bytes>> told;
+  Streamer streamer(std::make_unique<ListeningLane>(told), Ledger("slots", std::nullopt),
+                    2 * Streamer::slot_size(kSize, 0));
+  std::byte host{};
+  for (Bytes i = 0; i < 8; ++i) streamer.add("w", {i == 4 ? &host : nullptr, 0, i, kSize});
+  std::vector<std::byte*> data;
+  const auto pass = [&] {
+    told.clear();
+    for (int i = 0; i < 8; ++i) {
+      const std::vector<int> weights = {i};
+      streamer.lease(weights, data);
+      streamer.release(weights);
+    }
+  };
+  pass();
+  EXPECT_THAT(told.back(), ElementsAre(1, 2, 3)) << "from the start";
+  told.pop_back();
+  EXPECT_THAT(told, Each(IsEmpty())) << "nothing is known";
+  pass();
+  pass();
+  EXPECT_THAT(told, ElementsAre(ElementsAre(2, 3, 5), ElementsAre(3, 5, 6), ElementsAre(5, 6, 7),
+                                ElementsAre(5, 6, 7), ElementsAre(6, 7, 0), ElementsAre(7, 0, 1),
+                                ElementsAre(0, 1, 2), ElementsAre(1, 2, 3)));
+  told.clear();
+  streamer.move_home(6, {&host, 0, 0, kSize});
+  EXPECT_THAT(told, ElementsAre(IsEmpty()));
+  streamer.drop(2);
+  EXPECT_THAT(told, ElementsAre(IsEmpty(), IsEmpty()));
+  pass();
+  EXPECT_THAT(told.front(), ElementsAre(3, 5, 7));
+  std::jthread(pass).join();
+  EXPECT_EQ(told.size(), 7U) << "not by the first lease of another thread";
+}
 
 // The layers of a Llama, in proportion, with slots for two of the largest weights as a plan has
 // them: each pass brings each weight once, whether passes use whole weights or parts. A table has a
@@ -170,7 +302,7 @@ TEST(Streamer, BringsEachWeightOfLayersOnceAPass) {
   EXPECT_EQ(streamer.counts().unplanned, 0U);
 }
 
-TEST_F(StreamerTest, SaysWhichWeightDoesNotFitTheBudget) {
+TEST_P(StreamerTest, SaysWhichWeightDoesNotFitTheBudget) {
   ledger = Ledger("RAM", room(1));
   const auto streamer = make(3, room(1));
   test::expect_error(ErrorKind::kResource, AllOf(HasSubstr("RAM"), HasSubstr("slots have no room")),
@@ -181,7 +313,7 @@ TEST_F(StreamerTest, SaysWhichWeightDoesNotFitTheBudget) {
   use(*streamer, {0});
 }
 
-TEST_F(StreamerTest, TellsAFailedReadAndTriesAgain) {
+TEST_P(StreamerTest, TellsAFailedReadAndTriesAgain) {
   std::atomic<bool> broken = false;
   DiskReader::Options options;
   options.fault = [&](int, Bytes, Bytes) -> std::optional<int> {
@@ -196,7 +328,7 @@ TEST_F(StreamerTest, TellsAFailedReadAndTriesAgain) {
   for (int i = 0; i < 8; ++i) use(*streamer, {i});
 }
 
-TEST_F(StreamerTest, AReadThatBeganBeforeItWasAskedForAndFailedIsTriedAgain) {
+TEST_P(StreamerTest, AReadThatBeganBeforeItWasAskedForAndFailedIsTriedAgain) {
   std::atomic<bool> asked = false;
   std::atomic<int> failed = 0;
   DiskReader::Options options;
@@ -219,7 +351,7 @@ TEST_F(StreamerTest, AReadThatBeganBeforeItWasAskedForAndFailedIsTriedAgain) {
   EXPECT_GT(failed, 0);
 }
 
-TEST_F(StreamerTest, ForgetsDroppedWeights) {
+TEST_P(StreamerTest, ForgetsDroppedWeights) {
   const auto streamer = make(6, room(2));
   use(*streamer, {0});
   streamer->drop(1);
@@ -227,22 +359,22 @@ TEST_F(StreamerTest, ForgetsDroppedWeights) {
   for (int i : {0, 3, 4, 5, 0, 3}) use(*streamer, {i});
 }
 
-TEST_F(StreamerTest, MovedHomesAreReadFromTheirNewPlace) {
+TEST_P(StreamerTest, MovedHomesAreReadFromTheirNewPlace) {
   const auto streamer = make(4, room(1));
   std::vector<std::byte> home(size_of(2), static_cast<std::byte>(2));
   use(*streamer, {2});
   streamer->move_home(2, {home.data(), 0, 0, home.size()});
   use(*streamer, {3});
-  const Bytes from_disk = disk->counts().bytes_direct + disk->counts().bytes_cached;
+  const Bytes before = from_disk();
   std::vector<std::byte*> data;
   const std::vector<int> two = {2};
   streamer->lease(two, data);
   EXPECT_TRUE(right(data[0], 2));
   streamer->release(two);
-  EXPECT_LE(disk->counts().bytes_direct + disk->counts().bytes_cached, from_disk + size_of(3));
+  EXPECT_LE(from_disk(), before + size_of(3));
 }
 
-TEST_F(StreamerTest, TakesTheSlotsWithTheFirstLeaseAndGivesThemBackWhenAllLeave) {
+TEST_P(StreamerTest, TakesTheSlotsWithTheFirstLeaseAndGivesThemBackWhenAllLeave) {
   const auto streamer = make(6, room(6), {}, SlotMemory::kWhileUsed);
   EXPECT_FALSE(streamer->has_slots());
   EXPECT_EQ(ledger.used(), 0U);
@@ -264,7 +396,7 @@ TEST_F(StreamerTest, TakesTheSlotsWithTheFirstLeaseAndGivesThemBackWhenAllLeave)
   EXPECT_TRUE(kept->has_slots()) << "slots of the other kind stay";
 }
 
-TEST_F(StreamerTest, LeavesWithTheLastRelease) {
+TEST_P(StreamerTest, LeavesWithTheLastRelease) {
   const auto streamer = make(4, room(4), {}, SlotMemory::kWhileUsed);
   std::vector<std::byte*> data;
   const std::vector<int> one = {1};
@@ -282,7 +414,7 @@ TEST_F(StreamerTest, LeavesWithTheLastRelease) {
   EXPECT_TRUE(streamer->has_slots()) << "it was told to leave once";
 }
 
-TEST_F(StreamerTest, LeavesWhileOthersLeaseAndReadsFail) {
+TEST_P(StreamerTest, LeavesWhileOthersLeaseAndReadsFail) {
   std::mutex mutex;
   std::mt19937 dice(5);
   DiskReader::Options options;
@@ -324,7 +456,7 @@ TEST_F(StreamerTest, LeavesWhileOthersLeaseAndReadsFail) {
 
 // Several threads, each on its own way through the weights, and reads that fail now and then:
 // nothing wrong is seen, nothing waits for ever, nothing is left behind.
-TEST_F(StreamerTest, SurvivesFaultsUnderManyThreads) {
+TEST_P(StreamerTest, SurvivesFaultsUnderManyThreads) {
   std::mutex mutex;
   std::mt19937 dice(7);
   DiskReader::Options options;
