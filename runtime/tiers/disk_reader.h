@@ -52,8 +52,8 @@ class DiskReader {
     // taken for them but the callers' own.
     int threads = 0;         // 0: as many as cores, from 2 to 12; 4 without io_uring
     Bytes chunk = 4 * kMiB;  // rounded up to a multiple of kReadSlack
-    // Chunks that a thread has under way at once, 1 without io_uring. 0: about 32 of all threads, and
-    // 8 of one at most.
+    // Chunks that a thread has under way at once, 1 without io_uring. 0: about 32 of all threads,
+    // and 8 of one at most.
     int depth = 0;
     // For tests: asked before each request to the system, from a reader thread. No value: the
     // request is made. An errno: it fails with that. 0: it comes back with about half its bytes.

@@ -154,13 +154,20 @@ TEST_P(GpuKvInRam, GivesTheSame) {
   };
   Plan resident;
   const auto expected = run(asked, &resident);
-  const PlanDevice& all = gpu_of(resident);
-  // Too little for the caches of all layers, enough for two.
-  asked.max_memory = parse_max_memory(
-      "0=" + std::to_string(all.used() - all.kv / 3 - all.context / 20) + ",cpu=10GB");
+  ASSERT_FALSE(resident.kv_in_ram);
+  Plan apart = resident;
+  apart.kv_in_ram = true;
+  Bytes kv = 0;
+  for (PlanDevice& device : apart.devices) {
+    if (device.device == gpu(0))
+      kv = std::exchange(device.kv, device.kv / 2);  // two of four layers
+  }
+  for (PlanDevice& device : apart.devices) {
+    if (device.device == kCpuDevice) device.kv = kv;
+  }
+  asked.placement = apart;
   Plan plan;
   const auto found = run(asked, &plan);
-  ASSERT_FALSE(resident.kv_in_ram);
   ASSERT_TRUE(plan.kv_in_ram);
   EXPECT_EQ(found, expected);
 }
