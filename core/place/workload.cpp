@@ -1,6 +1,7 @@
 #include "core/place/workload.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "haul/error.h"
 #include "haul/estimate.h"
@@ -73,6 +74,7 @@ std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& 
   if (dimensions.windowed_layers > 0 || dimensions.encoder_layers > 0) return {};
   Workload result = load;
   result.kv_in_ram = true;
+  result.gpu_context -= std::exchange(result.recorded, 0);  // such passes are not
   return result;
 }
 

@@ -213,6 +213,19 @@ bool lies_on_one_gpu(const LoadedModel::State& state) {
          });
 }
 
+// As plans are made; one from elsewhere may not be for this model, or this machine.
+void check_kv_in_ram(const LoadedModel::State& state) {
+  if (!state.plan.kv_in_ram) return;
+  const bool forgets = std::any_of(state.windows.begin(), state.windows.end(),
+                                   [](std::int64_t window) { return window > 0; });
+  if (state.device.is_cuda() && !forgets && state.dimensions().encoder_layers == 0) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("{}: the plan keeps keys and values in RAM, which is for a GPU and "
+                          "decoders that look at all tokens",
+                          state.name),
+              "make the plan again for this model and machine");
+}
+
 // Its end is waited for where the future ends. What fails there fails again, and is told, where it
 // matters.
 std::future<void> rehearse_beside(const LoadedModel::State& state, Dtype dtype, bool replayed) {
@@ -292,6 +305,7 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
                state->context, planned_batch(options, state->generation.beams), name);
   if (options.on_plan) options.on_plan(state->plan);
   state->device = input_device(state->plan);
+  check_kv_in_ram(*state);
   // What processes sum between layers cannot be recorded.
   const bool whole =
       state->layers.begin == 0 && state->layers.end == state->model->layers().size() && !share.sum;

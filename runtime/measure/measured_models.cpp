@@ -139,7 +139,7 @@ ModelSpeed solve(const Run& large, const Run& small) {
 MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
     : folder_(fresh_folder(folder)),
       // In RAM it is to be many times as large as caches, of which some CPUs have 300 MB.
-      large_(make(folder_.path / "large", 4096, 14336, large ? 6 : 2)),
+      large_(make(folder_.path / "large", 4096, 14336, large ? 5 : 2)),
       small_(make(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
       least_(make(folder_.path / "least", 256, 512, 1)) {}
 

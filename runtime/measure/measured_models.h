@@ -25,7 +25,7 @@ struct HelpSpeed {
 
 class MeasuredModels {
  public:
-  // Writes their files, up to 3.5 GB, which go with it. `large`: for GPUs.
+  // Writes their files, up to 3 GB, which go with it. `large`: for GPUs.
   MeasuredModels(const std::filesystem::path& folder, bool large);
 
   // Where all of a model lies on a device that computes it.

@@ -145,6 +145,16 @@ TEST_F(LoadModel, ABatchThatIsReadInPartsGivesWhatEachGivesAlone) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(rest[i].ids, together[253 + i].ids) << i;
 }
 
+TEST_F(LoadModel, APlanForAGpuThatIsNotThereIsToldBeforeAnythingIsRead) {
+  write();
+  Plan plan = load().plan();
+  plan.kv_in_ram = true;
+  ModelOptions options = quiet();
+  options.placement = plan;
+  test::expect_error(ErrorKind::kUsage, HasSubstr("keeps keys and values in RAM"),
+                     [&] { load(options); });
+}
+
 TEST_F(LoadModel, BeamsFindWhatIsAtLeastAsLikelyAndTheirRoomIsPlanned) {
   write();
   ModelOptions room = quiet();
