@@ -24,7 +24,7 @@ int element_bytes(const InferenceRequest& request) {
 constexpr std::int64_t kOfOne = 2048;     // tokens of a prompt, at once
 constexpr std::int64_t kTogether = 8192;  // of several
 
-// Of all sequences, whatever the lengths of their prompts.
+// Tokens of prompts, whatever their lengths.
 std::int64_t most_at_once(std::int64_t batch, std::int64_t context) {
   const std::int64_t each = std::min(context, kOfOne);
   return batch > kTogether / each ? kTogether : batch * each;
@@ -103,8 +103,10 @@ Bytes inference_activation_bytes(const Dimensions& d, const InferenceRequest& re
   const PromptPart part = whole ? PromptPart{request.batch, request.context}
                                 : prompt_part(request.batch, request.context, request.context);
   const Count tokens = part.tokens;
+  // Or a token of each.
   const Count n =
-      whole ? tokens * request.batch : Count(most_at_once(request.batch, request.context));
+      whole ? tokens * request.batch
+            : Count(std::max(most_at_once(request.batch, request.context), request.batch));
   Count attention = n * d.head_size * (Count(5) * d.heads + Count(3) * d.kv_heads);
   // Heads that share keys and values get copies, also of those of earlier parts.
   if (d.causal && d.kv_heads < d.heads) {

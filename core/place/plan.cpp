@@ -261,7 +261,7 @@ Prediction first_token(const Description& description, const PlanRequest& reques
                        const Profile& profile, const ModuleSizes& sizes, const Choices& choices,
                        bool kv_in_ram) {
   Workload load = prompt_workload(description, request, profile);
-  load.kv_in_ram = kv_in_ram;
+  if (kv_in_ram) load = with_kv_in_ram(load, description, request).value_or(load);
   ModelWorld prompt =
       build_world(description, sizes, request.options, request.memory, profile, load);
   // Each part of the prompts needs all weights. An encoder reads them whole.
@@ -270,8 +270,11 @@ Prediction first_token(const Description& description, const PlanRequest& reques
   const PromptPart part =
       in_parts ? prompt_part(request.batch, context, context) : PromptPart{request.batch, context};
   const std::int64_t of_each = (context + part.tokens - 1) / part.tokens;
-  // The first part looks at none before it, the last at nearly all.
-  const double earlier = of_each > 1 ? 0.5 : 0;
+  // The first part of a prompt looks at none before it, the last at nearly all.
+  const double earlier = of_each > 1
+                             ? 0.5 * static_cast<double>(std::min(part.rows, request.batch)) /
+                                   static_cast<double>(request.batch)
+                             : 0;
   for (Executor& executor : prompt.world.executors) executor.brought *= earlier;
   Timing whole = predict(prompt.world, choices);
   const auto passes = static_cast<double>((request.batch + part.rows - 1) / part.rows * of_each);

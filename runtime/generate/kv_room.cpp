@@ -13,23 +13,28 @@
 namespace haul::runtime {
 
 struct KvRoom::Place {
-  Place(c10::Device device, Bytes size, Ledger& ledger, bool pinned)
-      : slab(device, size, ledger.reserve(Tag::kKv, size), pinned), arena(size) {}
+  Place(c10::Device device, Bytes size, Ledger& ledger)
+      : slab(device, size, ledger.reserve(Tag::kKv, size)), arena(size) {}
 
   Slab slab;
   Arena arena;
 };
 
-KvRoom::KvRoom(const Plan& plan, WeightStore& store) : store_(store), pinned_(plan.kv_in_ram) {
+KvRoom::KvRoom(const Plan& plan, WeightStore& store) : store_(store) {
+  if (plan.kv_in_ram) pinned_for_ = first_gpu(plan);
   for (const PlanDevice& planned : plan.devices) {
     if (planned.kv == 0) continue;
     const c10::Device device = real_device(planned.device);
-    places_.push_back(std::make_shared<Place>(device, planned.kv, store.ledger(device),
-                                              pinned_ && device.is_cpu()));
+    places_.push_back(std::make_shared<Place>(device, planned.kv, store.ledger(device)));
+    pin(places_.back()->slab);
   }
 }
 
 KvRoom::~KvRoom() = default;
+
+void KvRoom::pin(Slab& slab) const {
+  if (pinned_for_ && slab.device().is_cpu()) slab.pin_for(pinned_for_->index());
+}
 
 at::Tensor KvRoom::take(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const c10::Device device = options.device();
@@ -44,8 +49,9 @@ at::Tensor KvRoom::take(at::IntArrayRef sizes, const at::TensorOptions& options)
         device);
   }
   try {
-    const auto own = std::make_shared<Slab>(
-        device, bytes, store_.ledger(device).reserve(Tag::kKv, bytes), pinned_ && device.is_cpu());
+    const auto own =
+        std::make_shared<Slab>(device, bytes, store_.ledger(device).reserve(Tag::kKv, bytes));
+    pin(*own);
     return at::from_blob(
         own->data(), sizes, [own](void*) {}, options, device);
   } catch (Error& error) {

@@ -5,12 +5,14 @@
 // left. One thread.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "haul/plan.h"
 #include "runtime/dispatch/weight_store.h"
+#include "runtime/tiers/slab.h"
 
 namespace haul::runtime {
 
@@ -27,8 +29,10 @@ class KvRoom {
  private:
   struct Place;
 
+  void pin(Slab& slab) const;
+
   WeightStore& store_;
-  bool pinned_;  // what lies in RAM is copied to a GPU
+  std::optional<c10::Device> pinned_for_;  // what lies in RAM is copied to this GPU
   std::vector<std::shared_ptr<Place>> places_;
 };
 

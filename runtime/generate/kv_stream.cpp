@@ -78,7 +78,7 @@ void KvStream::settle() {
   link_->after_work();
   write_back();
   link_->settle();
-  for (Slot& slot : slots_) slot.layer.reset();
+  for (Slot& slot : slots_) slot = {};  // the next ones may be of another size
   for (KeysValues& kept : kept_) kept = {};
 }
 
@@ -86,8 +86,7 @@ void KvStream::settle() {
 void KvStream::bring(std::size_t layer, const Span& span, const KeysValues& like) {
   Slot& slot = slot_of(layer);
   const KeysValues& kept = kept_[layer];
-  if (!slot.memory.keys.defined() || slot.memory.keys.size(0) != kept.keys.size(0)) {
-    slot.memory = {};  // its room is used again
+  if (!slot.memory.keys.defined()) {
     const auto all = [&](const at::Tensor& x) {
       return x.narrow(0, 0, 1).expand({kept.keys.size(0), -1, -1, -1});
     };

@@ -218,10 +218,15 @@ void check_kv_in_ram(const LoadedModel::State& state) {
   if (!state.plan.kv_in_ram) return;
   const bool forgets = std::any_of(state.windows.begin(), state.windows.end(),
                                    [](std::int64_t window) { return window > 0; });
-  if (state.device.is_cuda() && !forgets && state.dimensions().encoder_layers == 0) return;
+  const std::vector<PlanStep>& steps = state.plan.steps;
+  const bool on_one = state.device.is_cuda() && !steps.empty() &&
+                      std::all_of(steps.begin(), steps.end(), [&](const PlanStep& step) {
+                        return step.runs_on == steps.front().runs_on;
+                      });
+  if (on_one && !forgets && state.dimensions().encoder_layers == 0) return;
   throw Error(ErrorKind::kUsage,
-              fmt::format("{}: the plan keeps keys and values in RAM, which is for a GPU and "
-                          "decoders that look at all tokens",
+              fmt::format("{}: the plan keeps keys and values in RAM, which is for one GPU "
+                          "and decoders that look at all tokens",
                           state.name),
               "make the plan again for this model and machine");
 }

@@ -44,9 +44,11 @@ void LayerPasses::begin(std::int64_t capacity) {
 
 at::Tensor LayerPasses::forward(models::Inputs inputs, const at::Tensor& x) {
   const std::int64_t tokens = inputs.ids.size(1);
-  const bool replays = goes_ahead() && !x.defined() && tokens == 1 && !inputs.attended.defined();
   inputs.cache = &*cache_;
   cache_->look_at(inputs.first_row, inputs.sequences);
+  // What is recorded is of all sequences.
+  const bool replays = inputs.sequences == 0 && goes_ahead() && !x.defined() && tokens == 1 &&
+                       !inputs.attended.defined();
   at::Tensor result = replays ? state_.replayed->forward(inputs.ids, *cache_)
                               : state_.pass(inputs.to(state_.device), x);
   cache_->advance(tokens);

@@ -50,6 +50,8 @@ struct ModelOptions {
   // Tokens that a sequence may grow to, prompt included. Nothing: as a given plan says, else what
   // the model allows, but no more than 4096.
   std::optional<std::int64_t> context = std::nullopt;
+  // Sequences at once that room is planned for. More can be generated as long as memory is left;
+  // their prompts are then read a few at a time.
   std::int64_t batch = 1;
   // For each sequence, as GenerateOptions has it: room for them is planned. Nothing: as
   // generation_config.json says.

@@ -110,6 +110,9 @@ TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
   const Bytes of_8 = inference_activation_bytes(d, request(1024, 8));
   EXPECT_LT(inference_activation_bytes(d, request(1024, 4)), of_8);
   EXPECT_EQ(inference_activation_bytes(d, request(1024, 64)), of_8);
+  EXPECT_EQ(inference_activation_bytes(d, request(2, 8192 * 3)),
+            3 * inference_activation_bytes(d, request(2, 8192)))
+      << "a token of each";
 }
 
 TEST(PromptPart, IsAsManyWholePromptsAsKeepAGpuBusy) {

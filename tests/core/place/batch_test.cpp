@@ -131,6 +131,26 @@ TEST(KvInRam, IsForWhatDoesNotFitOtherwise) {
   EXPECT_FALSE(plan_of("0=6400MB,cpu=12GB", 544, 192, profile()).kv_in_ram);
 }
 
+// Two parts of each prompt; the second looks at half of it, which comes once for all sequences.
+TEST(KvInRam, ComesForLaterPartsOfPromptsAlone) {
+  const Plan plan = plan_of("0=12GB,cpu=160GB", 4096, 192, profile());
+  ASSERT_TRUE(plan.kv_in_ram);
+  Bytes weights = 0;
+  for (const PlanStep& step : plan.steps) weights += step.lies == step.runs_on ? 0 : step.weights;
+  constexpr double kPasses = 2 * 192 / 4;
+  const double link =
+      (kPasses * static_cast<double>(weights) + static_cast<double>(on(plan, kCpuDevice).kv)) /
+      5e10;
+  ASSERT_TRUE(plan.first_token);
+  EXPECT_NEAR(plan.first_token->seconds, link, 0.1 * link);
+}
+
+// A layer's keys are numbered in 32 bits on the way.
+TEST(KvInRam, IsNotForMoreThanKernelsCount) {
+  EXPECT_TRUE(plan_of("0=100GB,cpu=2TB", 4096, 500, profile()).kv_in_ram);
+  EXPECT_FALSE(plan_of("0=100GB,cpu=2TB", 4096, 520, profile()).kv_in_ram);
+}
+
 // What is said to be missing counts on it, too.
 TEST(KvInRam, IsPartOfWhatWouldMakeItFit) {
   const Plan plan = plan_of("0=3GB,cpu=8GB", 544, 192, profile());

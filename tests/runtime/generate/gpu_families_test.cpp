@@ -252,6 +252,37 @@ TEST(GpuGraphs, ChooseTheSameTokens) {
   }
 }
 
+// Prompts of which a few are read at a time, with a last part of one token.
+TEST(GpuGraphs, AreOfAllSequences) {
+  const test::TemporaryFolder folder{fs::current_path()};
+  std::string config = kLlama;
+  config.replace(config.find("128"), 3, "4096");
+  test::write_model(folder.path(), config);
+  std::vector<std::vector<TokenId>> prompts(8);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::size_t k = 0; k < 2049; ++k) {
+      prompts[i].push_back(static_cast<TokenId>(3 + (31 * i + k * k) % 2900));
+    }
+  }
+  const auto run = [&](bool graphs) {
+    ModelOptions options;
+    options.log = [](const std::string&) {};
+    options.context = 2100;
+    options.batch = 8;
+    options.dtype = Dtype::kF32;
+    options.graphs = graphs;
+    options.max_memory = parse_max_memory("0=20GB,cpu=10GB");
+    LoadedModel model = load_model(folder.path().string(), options);
+    GenerateOptions generate;
+    generate.temperature = 0;
+    generate.max_new_tokens = 12;
+    std::vector<std::vector<TokenId>> found;
+    for (const Generated& one : model.generate_batch(prompts, generate)) found.push_back(one.ids);
+    return found;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
 TEST(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
   const test::TemporaryFolder folder{fs::current_path()};
   test::write_model(folder.path(), kLlama);

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/generate/kv_cache.h"
+#include "runtime/generate/kv_room.h"
 #include "tests/support/small_models.h"
 
 namespace haul::runtime {
@@ -28,9 +29,10 @@ class LateLink final : public KvLink {
  public:
   explicit LateLink(Bytes* copied) : copied_(copied) {}
 
-  void after_work() override {}
+  void after_work() override { work_since_ = false; }
   void copy(void* to, Bytes to_step, const void* from, Bytes from_step, Bytes width,
             Bytes count) override {
+    EXPECT_FALSE(work_since_) << "a copy that does not wait for who may still look at the slot";
     *copied_ += width * count;
     waiting_.emplace_back([=] {
       for (Bytes i = 0; i < count; ++i) {
@@ -40,13 +42,17 @@ class LateLink final : public KvLink {
     });
   }
   GpuPoint point() override { return {}; }
-  void wait(const GpuPoint& /*point*/) override { settle(); }
+  void wait(const GpuPoint& /*point*/) override {
+    settle();
+    work_since_ = true;
+  }
   void settle() override {
     for (const auto& copy : std::exchange(waiting_, {})) copy();
   }
 
  private:
   Bytes* copied_;
+  bool work_since_ = false;
   std::vector<std::function<void()>> waiting_;
 };
 
@@ -132,6 +138,33 @@ TEST_P(KvStreamTest, BringsEachLayerOnceForAPassAndTakesBackWhatIsNew) {
     expect_same(caches, {ids.narrow(1, i, 1)});
     const auto past = static_cast<Bytes>(i);
     EXPECT_EQ(caches.copied - before, (past * 3 + past + 1 + 4) * of_a_token / 4);
+  }
+}
+
+// Sequences that become more, in no more room than a plan gives: all of it is free in between.
+TEST(KvStream, OfBeamsFitsIntoWhatWasPlanned) {
+  constexpr std::int64_t kLayers = 4;
+  constexpr std::int64_t kOne = 2 * 3 * 4 * kCapacity * sizeof(float);  // of a sequence in a layer
+  for (const std::int64_t beams : {2, 3, 5, 8}) {
+    Plan plan;
+    plan.devices.emplace_back();
+    plan.devices.back().device = kCpuDevice;
+    plan.devices.back().kv = static_cast<Bytes>(beams * kOne * (kLayers + 2));
+    const auto store = std::make_shared<WeightStore>(
+        DeviceMap{{"", kCpuDevice}}, c10::Device(c10::kCPU),
+        parse_max_memory("cpu=" + std::to_string(plan.devices.back().kv)));
+    KvRoom room(plan, *store);
+    Bytes copied = 0;
+    ModelCache cache(std::vector<std::int64_t>(kLayers), kCapacity, &room,
+                     std::make_unique<LateLink>(&copied));
+    for (std::int64_t token = 0; token < kCapacity; ++token) {
+      if (token == 3) cache.repeat(beams);
+      const at::Tensor keys = at::randint(0, 9, {token < 3 ? 1 : beams, 3, 1, 4}).to(at::kFloat);
+      for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+        EXPECT_NO_THROW(cache.extend(layer, {keys, keys}, true)) << beams << " beams";
+      }
+      cache.advance(1);
+    }
   }
 }
 
