@@ -95,6 +95,7 @@ int Machines::meet(int attempt) {
       fail(fmt::format("{} did not come within {} s", missing(), timeout_.count() / 1000),
            "is 'haul launch' running there, with the same address and port?");
     }
+    if (attempt == 0 && !is_main()) leave_a_stranger(end);
     check_all_are_there();
   }
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));  // rank 0 listens there now
@@ -108,6 +109,16 @@ int Machines::meet(int attempt) {
     }
   }
   return signal_;
+}
+
+// Whoever had the port before machine 0 hangs up, sooner or later.
+void Machines::leave_a_stranger(Clock::time_point end) {
+  if (go_ >= 0 || peers_[0].descriptor >= 0) return;
+  peers_.clear();
+  failure_.reset();
+  wait(std::min(end, Clock::now() + kRetry), -1, 0);
+  connect(end);
+  if (signal_ == 0) send_line(peers_[0].descriptor, "ready 0");
 }
 
 void Machines::check_all_are_there() const {

@@ -63,6 +63,7 @@ class Machines {
   int try_connect(Clock::time_point end);
   bool wait(Clock::time_point end, int descriptor, short events);
   void accept();
+  void leave_a_stranger(Clock::time_point end);
   void check_all_are_there() const;
   void take_lines(Peer& peer);
   void understand(Peer& peer, const std::string& line);

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -425,6 +427,28 @@ TEST_F(LaunchMachines, NameTheOneThatDoesNotCome) {
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_THAT(done.err,
               HasSubstr("machine 0 at 127.0.0.1:" + std::to_string(port_) + " did not answer"));
+}
+
+// Someone else had the port until just now.
+TEST_F(LaunchMachines, TryAgainWhereAStrangerAnswered) {
+  const int stranger = core::listen_at(port_, 1);
+  ASSERT_GE(stranger, 0);
+  test::LiveProcess second(machine(1, "echo $RANK"), environment());
+  for (int time = 0; time < 2; ++time) {
+    const int caller = ::accept(stranger, nullptr, nullptr);
+    ASSERT_GE(caller, 0);
+    std::array<char, 256> hello{};
+    EXPECT_GT(::read(caller, hello.data(), hello.size()), 0);
+    const std::string_view answer = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    EXPECT_EQ(::write(caller, answer.data(), answer.size()), std::ssize(answer));
+    ::close(caller);
+  }
+  ::close(stranger);
+  test::LiveProcess first(machine(0, "echo $RANK"), environment());
+  const auto done = second.wait();
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(lines(done.out), UnorderedElementsAre("2", "3"));
+  EXPECT_EQ(first.wait().exit_code, 0);
 }
 
 TEST_F(LaunchMachines, NoticeALauncherThatIsKilled) {
