@@ -149,18 +149,20 @@ class Bench {
     return moved > 0 ? std::optional(bandwidth / moved) : std::nullopt;
   }
 
+  InferenceRequest inference(std::size_t count, std::int64_t context) const {
+    return {main_dtype(checkpoint_.description), context, static_cast<std::int64_t>(count)};
+  }
+  Bytes cache(std::size_t count, std::int64_t context) const {
+    return kv_bytes(*checkpoint_.description.dimensions, inference(count, context));
+  }
   // For so many prompts: the KV cache, and half as much again as haul's activations.
   Bytes beside_weights(std::size_t count, std::int64_t context) const {
-    InferenceRequest request;
-    request.dtype = main_dtype(checkpoint_.description);
-    request.context = context;
-    request.batch = static_cast<std::int64_t>(count);
-    Bytes cache = 0;
     Bytes others = 0;
-    for (const TableEntry& entry : inference_table(checkpoint_.description, request)) {
-      if (entry.tag != Tag::kWeights) (entry.tag == Tag::kKv ? cache : others) += entry.bytes;
+    for (const TableEntry& entry :
+         inference_table(checkpoint_.description, inference(count, context))) {
+      if (entry.tag != Tag::kWeights && entry.tag != Tag::kKv) others += entry.bytes;
     }
-    return cache + others * 3 / 2;
+    return cache(count, context) + others * 3 / 2;
   }
   // Of a module that is not split, for which Accelerate keeps room.
   Bytes largest_layer() const {
@@ -474,8 +476,11 @@ void bench_throughput(const BenchOptions& options) {
   double least = count * bench.operations(kLongPrompt, kShortAnswer) /
                  (bench.has_gpu() ? gpu.operations : profile.cpu_operations);
   if (bench.has_gpu()) {
-    const auto passes = bench.rate_of(gpu.link_bandwidth, budget);
-    if (passes) least = std::max(least, static_cast<double>(kShortAnswer) / *passes);
+    // What the GPU has no room for comes for each token: weights, or keys and values.
+    const double moved = bench.read() +
+                         static_cast<double>(bench.cache(ours, kLongPrompt + kShortAnswer)) -
+                         static_cast<double>(budget);
+    least = std::max(least, static_cast<double>(kShortAnswer) * moved / gpu.link_bandwidth);
   }
   BenchRow result = row(fmt::format("{} in, {} out{}", kLongPrompt, kShortAnswer,
                                     bench.has_gpu() ? ", 33 % and 1 GB on the GPU" : ""),
