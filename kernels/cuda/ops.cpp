@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/argmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
@@ -17,6 +18,7 @@
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/likeliest.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
 #include "kernels/linear.h"
@@ -298,6 +300,27 @@ bool has_whole_rows(const at::Tensor& cache) {
          cache.stride(2) % 8 == 0;
 }
 
+at::Tensor likeliest_on_gpu(const at::Tensor& scores) {
+  // A block has its row's number in the grid's second dimension.
+  constexpr std::int64_t kMostRows = 65535;
+  const at::Tensor rows = scores.contiguous();
+  if (!cuda::serves_scores_of(rows.size(1)) || rows.size(0) > kMostRows || !is_aligned(rows)) {
+    return at::argmax(scores, 1);
+  }
+  cuda::Likeliest job;
+  job.scores = numbers(rows);
+  job.rows = static_cast<int>(rows.size(0));
+  job.width = static_cast<int>(rows.size(1));
+  const auto longs = rows.options().dtype(at::kLong);
+  at::Tensor best = at::empty({rows.size(0), cuda::parts_for(job.width)}, longs);
+  at::Tensor out = at::empty({rows.size(0)}, longs);
+  job.best = static_cast<unsigned long long*>(best.mutable_data_ptr());
+  job.out = out.mutable_data_ptr<std::int64_t>();
+  const c10::cuda::CUDAGuard guard(rows.device());
+  C10_CUDA_CHECK(cuda::find_likeliest(job, stream_for(rows)));
+  return out;
+}
+
 at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
                          const at::Tensor& values, const Optional& mask, const Optional& past,
                          bool causal, double scale) {
@@ -347,6 +370,7 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("rotate_into", rotate_on_gpu);
   library.impl("keep", keep_on_gpu);
   library.impl("attend", attend_on_gpu);
+  library.impl("likeliest", likeliest_on_gpu);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "kernels/likeliest.h"
 #include "runtime/generate/beam_search.h"
 #include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/head.h"
@@ -171,7 +172,7 @@ class Decoder {
                                 const std::vector<Sequence>& sequences) const {
     const at::Tensor last = logits.select(1, 0);
     // From a GPU ids alone have to come, not all scores.
-    if (last.is_cuda() && is_by_likelihood()) return ids_of(on_cpu(last.argmax(1)));
+    if (last.is_cuda() && is_by_likelihood()) return ids_of(on_cpu(kernels::likeliest(last)));
     const at::Tensor scores = on_cpu(last).to(at::kFloat).contiguous();
     const auto width = static_cast<std::size_t>(scores.size(1));
     std::vector<TokenId> ids(sequences.size());

@@ -4,6 +4,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "kernels/likeliest.h"
+
 namespace haul::runtime {
 namespace {
 
@@ -42,7 +44,7 @@ void ReplayedPass::work(ModelCache& cache) {
   inputs.positions = past.view({1, 1});
   inputs.cache = &cache;
   logits_ = run_(inputs);
-  ids.copy_(logits_.select(1, 0).argmax(1));
+  ids.copy_(kernels::likeliest(logits_.select(1, 0)));
   past.add_(1);
 }
 

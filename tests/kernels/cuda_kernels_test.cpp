@@ -2,12 +2,16 @@
 // gpu_ops_test.cpp has the same for the operators.
 
 #include <array>
+#include <limits>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/argmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -16,6 +20,7 @@
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/likeliest.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
 #include "kernels/layer_norm.h"
@@ -154,6 +159,43 @@ TEST(CudaKernels, NormaliseRows) {
     ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
     EXPECT_TRUE(is_near(out, layer_norm(off_centre, weight, bias, 1e-6))) << width;
   }
+}
+
+// Numbers of few values, so that many are equal, and those that are no numbers.
+TEST(CudaKernels, FindTheLikeliest) {
+  at::manual_seed(8);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto expect_same = [](const at::Tensor& scores) {
+    const std::int64_t width = scores.size(1);
+    ASSERT_TRUE(cuda::serves_scores_of(width));
+    at::Tensor best =
+        at::empty({scores.size(0), cuda::parts_for(static_cast<int>(width))}, at::kLong);
+    at::Tensor out = at::empty({scores.size(0)}, at::kLong);
+    const cuda::Likeliest job{numbers(scores),
+                              static_cast<unsigned long long*>(best.mutable_data_ptr()),
+                              out.mutable_data_ptr<std::int64_t>(),
+                              static_cast<int>(scores.size(0)), static_cast<int>(width)};
+    ASSERT_EQ(cuda::find_likeliest(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(out.equal(at::argmax(scores, 1))) << width << ": " << out;
+  };
+  for (const std::int64_t width : {8, 2048, 6000}) {
+    expect_same(some({3, width}));
+    const at::Tensor few = at::randint(-3, 3, {3, width}).to(at::kBFloat16);
+    expect_same(few);
+    expect_same(few - 10);
+    expect_same(at::full({2, width}, -infinity, few.options()));
+    at::Tensor zeros = at::full({2, width}, -0.0, few.options());
+    zeros[0][width - 1] = 0.0;
+    expect_same(zeros);
+    at::Tensor odd = few.clone();
+    odd[0][width / 2] = infinity;
+    odd[1][width - 1] = nan;
+    odd[1][width - 3] = -nan;
+    odd[2].fill_(nan);
+    expect_same(odd);
+  }
+  EXPECT_FALSE(cuda::serves_scores_of(50257));
 }
 
 TEST(CudaKernels, RotateAndKeep) {

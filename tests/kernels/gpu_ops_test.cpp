@@ -6,6 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/argmax.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
@@ -17,6 +18,7 @@
 
 #include "kernels/attend.h"
 #include "kernels/layer_norm.h"
+#include "kernels/likeliest.h"
 #include "kernels/linear.h"
 #include "kernels/own_ops.h"
 #include "kernels/rms_norm.h"
@@ -165,6 +167,19 @@ TEST(GpuLayerNorm, IsTheSameAsOfTorchs) {
                                at::layer_norm(x, {width}, weight, bias, 1e-5), 2 * kRounding,
                                kRounding))
           << rows << " x " << width;
+    }
+  }
+}
+
+TEST(GpuLikeliest, IsWhatTorchFinds) {
+  for (const std::int64_t width : {1, 8, 50257, 128256, 1 << 20}) {
+    for (const std::int64_t rows : {1, 3, 192}) {
+      const at::Tensor scores = some({rows, width});
+      EXPECT_TRUE(likeliest(scores).equal(at::argmax(scores, 1))) << rows << " x " << width;
+      const at::Tensor few = scores.round();
+      EXPECT_TRUE(likeliest(few).equal(at::argmax(few, 1))) << "ties of " << rows << " x " << width;
+      const at::Tensor wide = some({rows, 2, width}).select(1, 1);  // rows that lie apart
+      EXPECT_TRUE(likeliest(wide).equal(at::argmax(wide, 1))) << rows << " x " << width;
     }
   }
 }

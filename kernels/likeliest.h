@@ -1,0 +1,13 @@
+#pragma once
+
+// The token that is chosen where nothing but likelihood counts.
+
+#include <ATen/core/Tensor.h>
+
+namespace haul::kernels {
+
+// The place of the largest of each row's scores (B, V), the first of equal ones, as (B). By the
+// operator haul::likeliest on GPUs where that serves.
+at::Tensor likeliest(const at::Tensor& scores);
+
+}  // namespace haul::kernels
