@@ -277,7 +277,8 @@ Prediction first_token(const Description& description, const PlanRequest& reques
                              : 0;
   for (Executor& executor : prompt.world.executors) executor.brought *= earlier;
   Timing whole = predict(prompt.world, choices);
-  const auto passes = static_cast<double>((request.batch + part.rows - 1) / part.rows * of_each);
+  const std::int64_t groups = (request.batch + part.rows - 1) / part.rows;
+  const auto passes = static_cast<double>(groups * of_each);
   whole.disk *= passes;
   whole.seconds = std::max(whole.chain, whole.disk);
   for (double& link : whole.link) whole.seconds = std::max(whole.seconds, link *= passes);

@@ -68,7 +68,7 @@ double gigabytes(double rate) {
 
 // "model.layers.3 stays", "Of model.layers.0 to model.layers.9, 4 units stay".
 std::string subject(const core::PlanRun& run, const core::PlanRun::Part& part) {
-  const std::string first = run.first.empty() ? "The whole model" : run.first;
+  std::string first = run.first.empty() ? "The whole model" : run.first;
   if (run.count() == 1) return first;
   const std::string range = fmt::format("{} to {}", first, run.last);
   if (run.parts.size() == 1) return fmt::format("{} ({} units)", range, part.count);

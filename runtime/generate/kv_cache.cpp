@@ -174,7 +174,7 @@ std::vector<const void*> ModelCache::addresses() const {
 // The room is a ring: token i lies at i modulo its size.
 KeysValues ModelCache::extend_window(const Layer& layer, const KeysValues& added, bool ordered) {
   const std::int64_t tokens = tokens_of(added);
-  const KeysValues kept = rows_of(layer.kept, added);
+  KeysValues kept = rows_of(layer.kept, added);
   const auto in_order = [&](std::int64_t first, std::int64_t end) {
     const std::int64_t from = first % layer.room;
     const std::int64_t straight = std::min(end - first, layer.room - from);
