@@ -41,26 +41,34 @@ __device__ Rank largest_of_block(Rank rank) {
 
 __global__ void __launch_bounds__(kThreads) look_at_part(const __grid_constant__ Likeliest job) {
   let_next_begin();
+  const int thread = static_cast<int>(threadIdx.x);
   const int part = static_cast<int>(blockIdx.x);
-  const int row = static_cast<int>(blockIdx.y);
-  const int place = part * kPart + static_cast<int>(threadIdx.x) * kWide;
+  const auto row = static_cast<std::size_t>(blockIdx.y);
+  const bf16* const scores = job.scores + row * static_cast<std::size_t>(job.width);
   Rank best = 0;
+  const auto look = [&](unsigned bits, int place) {
+    const Rank rank = rank_of(bits, place);
+    if (rank > best) best = rank;
+  };
   after_previous();
-  if (place < job.width) {
-    const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(job.width) +
-                           static_cast<std::size_t>(place);
-    const uint4 packed = fresh(reinterpret_cast<const uint4*>(job.scores + at));
-    const unsigned words[4] = {packed.x, packed.y, packed.z, packed.w};
+  if (job.width % kWide == 0) {
+    const int place = part * kPart + thread * kWide;
+    if (place < job.width) {
+      const uint4 packed = fresh(reinterpret_cast<const uint4*>(scores + place));
+      const unsigned words[4] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+      for (int i = 0; i < kWide; ++i) look(words[i / 2] >> (i % 2 * 16) & 0xffff, place + i);
+    }
+  } else {  // rows begin anywhere
 #pragma unroll
     for (int i = 0; i < kWide; ++i) {
-      const Rank rank = rank_of(words[i / 2] >> (i % 2 * 16) & 0xffff, place + i);
-      if (rank > best) best = rank;
+      const int place = part * kPart + i * kThreads + thread;
+      if (place >= job.width) continue;
+      look(__ldcg(reinterpret_cast<const unsigned short*>(scores + place)), place);
     }
   }
   best = largest_of_block(best);
-  if (threadIdx.x == 0) {
-    job.best[static_cast<std::size_t>(row) * gridDim.x + static_cast<std::size_t>(part)] = best;
-  }
+  if (thread == 0) job.best[row * gridDim.x + static_cast<std::size_t>(part)] = best;
 }
 
 __global__ void __launch_bounds__(kThreads) compare_parts(const __grid_constant__ Likeliest job) {
@@ -85,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) compare_parts(const __grid_constant_
 
 bool serves_scores_of(std::int64_t width) {
   constexpr std::int64_t kMost = 1 << 30;
-  return width > 0 && width % kWide == 0 && width <= kMost;
+  return width > 0 && width <= kMost;
 }
 
 int parts_for(int width) {

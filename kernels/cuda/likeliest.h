@@ -11,7 +11,7 @@
 namespace haul::kernels::cuda {
 
 struct Likeliest {
-  const __nv_bfloat16* scores = nullptr;  // (rows, width), at multiples of 16 bytes
+  const __nv_bfloat16* scores = nullptr;  // (rows, width), at a multiple of 16 bytes
   unsigned long long* best = nullptr;     // (rows, parts_for(width)): room for what parts found
   std::int64_t* out = nullptr;            // (rows)
   int rows = 0;

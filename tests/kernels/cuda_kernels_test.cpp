@@ -179,7 +179,7 @@ TEST(CudaKernels, FindTheLikeliest) {
     ASSERT_EQ(cuda::find_likeliest(job, nullptr), cudaSuccess);
     EXPECT_TRUE(out.equal(at::argmax(scores, 1))) << width << ": " << out;
   };
-  for (const std::int64_t width : {8, 2048, 6000}) {
+  for (const std::int64_t width : {8, 2051, 6000}) {
     expect_same(some({3, width}));
     const at::Tensor few = at::randint(-3, 3, {3, width}).to(at::kBFloat16);
     expect_same(few);
@@ -195,7 +195,6 @@ TEST(CudaKernels, FindTheLikeliest) {
     odd[2].fill_(nan);
     expect_same(odd);
   }
-  EXPECT_FALSE(cuda::serves_scores_of(50257));
 }
 
 TEST(CudaKernels, RotateAndKeep) {
