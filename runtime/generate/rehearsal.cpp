@@ -9,6 +9,7 @@
 
 #include "core/describe/describe.h"
 #include "haul/torch/empty_weights.h"
+#include "kernels/likeliest.h"
 #include "models/families/model.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/generate/kv_cache.h"
@@ -85,10 +86,10 @@ bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehe
     replayed.take();
     return true;
   }
-  models::Inputs token{logits.select(1, 0).argmax(1, true)};
+  models::Inputs token{kernels::likeliest(logits.select(1, 0)).unsqueeze(1)};
   token.cache = &cache;
   token.last = 1;
-  pass(token).argmax().item();
+  kernels::likeliest(pass(token).select(1, 0)).item();
   return true;
 }
 
