@@ -347,6 +347,11 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
         ModelWorld other = world_for(*apart);
         auto found = place(other.world, request.mode);
         if (found && (!placement || found->timing.seconds < placement->timing.seconds)) {
+          // Nothing is faster either way.
+          if (placement) {
+            found->bound = std::min(found->bound, placement->bound);
+            found->proven = found->proven && found->timing.seconds <= placement->bound;
+          }
           placement = std::move(found);
           model = std::move(other);
           load = *apart;

@@ -115,6 +115,8 @@ TEST(KvInRam, LetsAGpuComputeWhatItHasNoRoomToRemember) {
   EXPECT_NEAR(plan.token.seconds, static_cast<double>(copied) / 5e10, 0.01 * plan.token.seconds);
   for (const PlanDevice& device : plan.devices) EXPECT_LE(device.used(), device.budget);
   EXPECT_EQ(plan.token.limit, "link of GPU 0");
+  EXPECT_LE(plan.best_possible, plan.token.seconds);
+  EXPECT_GE(plan.gap(), 0);
   EXPECT_THAT(explain(plan, profile()), testing::Contains(testing::HasSubstr("Keys and values")));
   EXPECT_EQ(read_plan(write_plan(plan), "plan.json"), plan);
   // More sequences for each time that the weights come.
