@@ -34,7 +34,7 @@ class Bound {
       if (executor.link == 0) continue;
       rooms_.push_back(whole(room));
       links_.push_back(executor.link);
-      if (cpu_ == nullptr) brought_ = std::min(brought_, executor.brought);
+      brought_ = std::min(brought_, executor.brought);
     }
     std::sort(rooms_.rbegin(), rooms_.rend());
     std::sort(links_.rbegin(), links_.rend());
@@ -162,7 +162,7 @@ class Bound {
       price += bytes * part.price;
       rest -= bytes;
     }
-    const double link = rest / links + (cpu_ == nullptr ? brought_ : 0);
+    const double link = rest / links + brought_;
     return std::max(std::min(chain + resident, price + std::max(chain, link)), disk);
   }
 
@@ -180,7 +180,7 @@ class Bound {
   // By slots: the least room that they take from an executor.
   std::array<double, 3> lost_{0, kNever, kNever};
   double lost_on_gpu_ = kNever;  // by one slot, from a GPU
-  double brought_ = kNever;  // seconds of each link for keys and values, where GPUs alone compute
+  double brought_ = kNever;      // seconds of every link, whatever is copied
 };
 
 }  // namespace

@@ -277,19 +277,12 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
   for (const Budget& item : memory) {
     if (!item.device.is_accelerator() || item.bytes() == 0) continue;
     const GpuProfile& gpu = profile.of_gpu(item.device.index);
-    Executor& executor = world->executors.emplace_back();
-    executor = {item.device,
-                to_size(item.bytes()),
-                true,
-                to_size(workload.fixed) + to_size(workload.gpu_context),
-                gpu.memory_bandwidth,
-                gpu.operations,
-                gpu.link_bandwidth,
-                gpu.call,
-                0,
-                0,
-                gpu.link_bandwidth};
+    world->executors.push_back({item.device, to_size(item.bytes()), true,
+                                to_size(workload.fixed) + to_size(workload.gpu_context),
+                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth, gpu.call,
+                                0, 0, gpu.link_bandwidth});
     if (!workload.kv_in_ram) continue;
+    Executor& executor = world->executors.back();
     executor.fixed += to_size(workload.kv_slots());
     executor.brought = static_cast<double>(workload.kv) / gpu.link_bandwidth;
   }

@@ -271,10 +271,8 @@ Prediction first_token(const Description& description, const PlanRequest& reques
       in_parts ? prompt_part(request.batch, context, context) : PromptPart{request.batch, context};
   const std::int64_t of_each = (context + part.tokens - 1) / part.tokens;
   // The first part of a prompt looks at none before it, the last at nearly all.
-  const double earlier = of_each > 1
-                             ? 0.5 * static_cast<double>(std::min(part.rows, request.batch)) /
-                                   static_cast<double>(request.batch)
-                             : 0;
+  const double of_all = static_cast<double>(part.rows) / static_cast<double>(request.batch);
+  const double earlier = of_each > 1 ? of_all / 2 : 0;
   for (Executor& executor : prompt.world.executors) executor.brought *= earlier;
   Timing whole = predict(prompt.world, choices);
   const std::int64_t groups = (request.batch + part.rows - 1) / part.rows;

@@ -10,6 +10,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPart = kThreads * kWide;
 
+__host__ __device__ int parts_of(int width) {
+  return (width + kPart - 1) / kPart;
+}
+
 using Rank = unsigned long long;
 
 // Of two numbers the larger has the larger rank, of two places with the same number the first.
@@ -74,7 +78,7 @@ __global__ void __launch_bounds__(kThreads) look_at_part(const __grid_constant__
 __global__ void __launch_bounds__(kThreads) compare_parts(const __grid_constant__ Likeliest job) {
   let_next_begin();
   const int row = static_cast<int>(blockIdx.x);
-  const int parts = (job.width + kPart - 1) / kPart;
+  const int parts = parts_of(job.width);
   Rank best = 0;
   after_previous();
   for (int part = static_cast<int>(threadIdx.x); part < parts; part += kThreads) {
@@ -97,7 +101,7 @@ bool serves_scores_of(std::int64_t width) {
 }
 
 int parts_for(int width) {
-  return (width + kPart - 1) / kPart;
+  return parts_of(width);
 }
 
 cudaError_t find_likeliest(const Likeliest& job, cudaStream_t stream) {
