@@ -91,6 +91,7 @@ std::string way_of_the_work(const Plan& plan) {
     std::string parts;
     for (const core::PlanRun::Part& part : run.parts) {
       const std::string where = part.lies == run.runs_on   ? "there"
+                                : part.looked_up           ? "looked up on disk"
                                 : part.lies == kDiskDevice ? "copied from disk"
                                                            : "copied from RAM";
       parts +=

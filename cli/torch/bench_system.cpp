@@ -43,7 +43,7 @@ struct Lengths {
 };
 constexpr Lengths kResident{256, 64, 16};
 constexpr Lengths kFromRam{64, 32, 4};
-constexpr Lengths kFromDisk{4, 16, 2};
+constexpr Lengths kFromDisk{8, 16, 2};
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
 constexpr std::array<std::size_t, 9> kAtOnce{8, 16, 32, 48, 64, 96, 128, 192, 256};
@@ -168,8 +168,7 @@ class Bench {
   Bytes largest_layer() const {
     return calculate_maximum_sizes(checkpoint_.description).largest_layer.bits / 8;
   }
-  // What the plan of a run says; 0: it does not fit.
-  double planned_rate(const BenchWork& work) const {
+  Plan plan_of(const BenchWork& work) const {
     PlanRequest request;
     request.dtype = main_dtype(checkpoint_.description);
     request.context = context_of(work);
@@ -178,8 +177,7 @@ class Bench {
     request.margins = true;
     request.memory = work.budget.empty() ? runtime::machine_memory()
                                          : parse_max_memory(budget_text(work.budget));
-    const Plan plan = make_plan(checkpoint_.description, request, profile_);
-    return plan.fits ? plan.tokens_per_second() : 0;
+    return make_plan(checkpoint_.description, request, profile_);
   }
   BenchWork work(std::size_t count, std::int64_t prompt, std::int64_t new_tokens) const {
     const std::int64_t vocabulary = checkpoint_.description.dimensions->vocabulary;
@@ -347,13 +345,16 @@ void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool
     work.budget["cpu"] = ram;
     if (limited) work.memory = ram + (bench.has_gpu() ? kGpuProcess : kProcess);
     work.cold = limited;  // pages that are there already are not the group's
-    Bytes kept = ram;
     std::string name = fmt::format("{} % in RAM, rest on disk", percent);
     for (const auto& [device, bytes] : on_gpu) {
-      kept += bytes;
       name = fmt::format("{} of GPU, {}", format_bytes(bytes), name);
     }
-    BenchRow result = row(name, "tokens/s", bench.rate_of(bench.profile().disk_bandwidth, kept));
+    double read = 0;  // for a token
+    for (const PlanStep& step : bench.plan_of(work).steps) {
+      if (step.lies == kDiskDevice && !step.looked_up) read += static_cast<double>(step.weights);
+    }
+    BenchRow result = row(name, "tokens/s", std::nullopt);
+    if (read > 0) result.limit = bench.profile().disk_bandwidth / read;
     if (!limited) result.remark = "the page cache was not limited, which needs root; ";
     bench.measure({{result, token_rate}}, work, with_tokens(work, kFromDisk.peer));
   }
@@ -457,7 +458,8 @@ void bench_throughput(const BenchOptions& options) {
     }
     return count;
   };
-  const std::size_t ours = best([&](std::size_t n) { return bench.planned_rate(ours_of(n)); });
+  const std::size_t ours =
+      best([&](std::size_t n) { return bench.plan_of(ours_of(n)).tokens_per_second(); });
   std::map<std::size_t, BenchRun> tried;
   const std::size_t theirs = !bench.has_peer() ? ours : best([&](std::size_t n) {
     const BenchWork work = theirs_of(n);

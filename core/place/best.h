@@ -27,6 +27,7 @@ class Best {
       choices_ = std::move(choices);
       seconds_ = timing.seconds;
       hops_ = timing.hops;
+      reads_disk_ = timing.disk_used > 0;
     }
     return timing;
   }
@@ -34,6 +35,7 @@ class Best {
   // Nothing can be faster than what was offered.
   bool proven() const { return choices_ && meets(seconds_, bound_); }
   const std::optional<Choices>& choices() const { return choices_; }
+  bool reads_disk() const { return reads_disk_; }
 
  private:
   bool better(const Timing& timing) const {
@@ -46,6 +48,7 @@ class Best {
   std::optional<Choices> choices_;
   double seconds_ = 0;
   int hops_ = 0;
+  bool reads_disk_ = false;
 };
 
 }  // namespace haul::core

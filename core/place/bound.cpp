@@ -20,7 +20,9 @@ struct Part {
 
 class Bound {
  public:
-  Bound(const World& world, const UnitKinds& kinds) : world_(world) {
+  // With `looks_up` the CPU reads rows of tables on disk, and those take no memory; else of none.
+  Bound(const World& world, const UnitKinds& kinds, bool looks_up)
+      : world_(world), looks_up_(looks_up) {
     cpu_ = world.computes_on_cpu() ? &world.executors.back() : nullptr;
     count_units(kinds);
     for (const Executor& executor : world.executors) {
@@ -53,7 +55,8 @@ class Bound {
         room += rooms_[gpus - 1];
         links += links_[gpus - 1];
       }
-      const double hops = world_.hop * static_cast<double>(std::max<std::size_t>(gpus, 1) - 1);
+      const std::size_t executors = gpus + (looks_up_ ? 1 : 0);
+      const double hops = world_.hop * static_cast<double>(std::max<std::size_t>(executors, 1) - 1);
       least = std::min({least, base_ + resident(gpus, room), base_ + hops + one_slot(gpus, room),
                         two_slots(gpus, room, links, hops)});
     }
@@ -68,8 +71,9 @@ class Bound {
     for (std::size_t u = 0; u < kinds.of.size();) {
       const std::uint32_t kind = kinds.of[u];
       const Unit& unit = world_.units[u];
-      divisor = std::gcd(divisor, std::gcd(unit.weights, unit.extra));
-      if (unit.weights > 0) piece_ = std::min(piece_, unit.piece);
+      const Size weights = looks_up_ && unit.rows > 0 ? 0 : unit.weights;
+      divisor = std::gcd(divisor, std::gcd(weights, unit.extra));
+      if (weights > 0) piece_ = std::min(piece_, unit.piece);
       double fastest = kNever;
       for (const Executor& e : world_.executors) {
         fastest = std::min(fastest, compute_seconds(unit, e));
@@ -77,9 +81,9 @@ class Bound {
       const std::size_t begin = u;
       for (; u < kinds.of.size() && kinds.of[u] == kind; ++u) base += fastest;
       const double count = static_cast<double>(u - begin);
-      const double bytes = static_cast<double>(unit.weights + unit.extra);
+      const double bytes = static_cast<double>(weights + unit.extra);
       total_ += count * bytes;
-      weights_ += count * static_cast<double>(unit.weights);
+      weights_ += count * static_cast<double>(weights);
       if (bytes == 0) continue;
       const double more = cpu_ == nullptr ? kNever : compute_seconds(unit, *cpu_) - fastest;
       parts_.push_back({count * bytes, more / bytes});
@@ -112,7 +116,7 @@ class Bound {
   double resident(std::size_t gpus, double room) const {
     const double on_cpu = std::max(0.0, total_ - room);
     if (on_cpu > 0 && (cpu_ == nullptr || (cpu_->holds_weights && on_cpu > ram_))) return kNever;
-    const std::size_t executors = gpus + (on_cpu > 0 ? 1 : 0);
+    const std::size_t executors = gpus + (on_cpu > 0 || looks_up_ ? 1 : 0);
     const double hops = static_cast<double>(std::max<std::size_t>(executors, 1) - 1);
     return price_of(on_cpu) + hops * world_.hop;
   }
@@ -167,6 +171,7 @@ class Bound {
   }
 
   const World& world_;
+  const bool looks_up_;
   const Executor* cpu_ = nullptr;
   std::vector<Part> parts_;
   double base_ = 0;     // every unit on the executor that computes it fastest
@@ -186,7 +191,10 @@ class Bound {
 }  // namespace
 
 double lower_bound(const World& world, const UnitKinds& kinds) {
-  return world.executors.empty() || world.units.empty() ? 0 : Bound(world, kinds).seconds();
+  if (world.executors.empty() || world.units.empty()) return 0;
+  const double whole = Bound(world, kinds, false).seconds();
+  if (!looks_up_tables(world)) return whole;
+  return std::min(whole, Bound(world, kinds, true).seconds());
 }
 
 }  // namespace haul::core

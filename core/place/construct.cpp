@@ -48,6 +48,7 @@ struct Recipe {
   Size piece = kNoLimit;           // units with larger pieces are not copied, so slots stay small
   std::size_t on_cpu = 0;          // units at the start that the CPU computes
   Besides besides = Besides::kNothing;
+  bool looks_up = false;  // rows of tables that lie on disk
 };
 
 class Filler {
@@ -76,6 +77,12 @@ class Filler {
     const auto cpu = static_cast<std::uint8_t>(world_.executors.size() - 1);
     for (std::size_t i = 0; i < units_.size(); ++i) {
       const Unit& unit = world_.units[units_[i]];
+      if (recipe_.looks_up && unit.rows > 0) {
+        choices_[units_[i]] = {cpu, Store::kDisk};
+        ram_ -= unit.extra;
+        free_[cpu] -= unit.extra;
+        continue;
+      }
       const bool wanted =
           i < recipe_.on_cpu || (recipe_.besides != Besides::kNothing && is_lookup(unit)) ||
           (recipe_.besides == Besides::kLookupsAndLarge && unit.piece > recipe_.piece);
@@ -296,6 +303,27 @@ std::vector<std::vector<std::uint8_t>> filling_orders(const World& world) {
   return result;
 }
 
+// All ways to fill the GPUs in one order.
+void offer_recipes(const World& world, const UnitOrder& units,
+                   const std::vector<std::uint8_t>& gpus, bool looks_up, Best* best) {
+  const bool both = world.computes_on_cpu() && world.has_gpu();
+  const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
+  const std::vector<Size> pieces = piece_limits(world);
+  for (const int slots : {0, 2, 1}) {
+    for (const Size piece : pieces) {
+      if (slots == 0 && piece != kNoLimit) continue;
+      for (const Besides besides :
+           {Besides::kNothing, Besides::kLookups, Besides::kLookupsAndLarge}) {
+        if (besides != Besides::kNothing && !both) continue;
+        if (besides == Besides::kLookups && !has_lookups) continue;
+        if (besides == Besides::kLookupsAndLarge && piece == kNoLimit) continue;
+        offer_best_cpu_share(world, units, {gpus, slots, piece, 0, besides, looks_up}, best);
+        if (best->proven()) return;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void offer_resident(const World& world, Best* best) {
@@ -307,33 +335,23 @@ void offer_resident(const World& world, Best* best) {
   if (left > 0) return;
   UnitOrder room;
   const UnitOrder& units = first_uses(world, &room);
-  best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, {}}).run());
+  best->offer(Filler(world, units, {gpus, 0, kNoLimit}).run());
 }
 
 void offer_fast(const World& world, Best* best) {
   if (world.executors.empty() || world.units.empty()) return;
   UnitOrder room;
   const UnitOrder& units = first_uses(world, &room);
-  const bool has_lookups = std::any_of(world.units.begin(), world.units.end(), is_lookup);
-  const std::vector<Size> pieces = piece_limits(world);
   for (const auto& gpus : filling_orders(world)) {
-    const Timing resident = best->offer(Filler(world, units, {gpus, 0, kNoLimit, 0, {}}).run());
+    const Timing resident = best->offer(Filler(world, units, {gpus, 0, kNoLimit}).run());
     // Everything lies on GPUs: nothing else in this order can be faster.
     if (resident.fits && resident.disk_used == 0 && resident.ram_used == 0) continue;
-    for (const int slots : {0, 2, 1}) {
-      for (const Size piece : pieces) {
-        if (slots == 0 && piece != kNoLimit) continue;
-        for (const Besides besides :
-             {Besides::kNothing, Besides::kLookups, Besides::kLookupsAndLarge}) {
-          const bool both = world.computes_on_cpu() && world.has_gpu();
-          if (besides != Besides::kNothing && !both) continue;
-          if (besides == Besides::kLookups && !has_lookups) continue;
-          if (besides == Besides::kLookupsAndLarge && piece == kNoLimit) continue;
-          offer_best_cpu_share(world, units, {gpus, slots, piece, 0, besides}, best);
-          if (best->proven()) return;
-        }
-      }
-    }
+    offer_recipes(world, units, gpus, false, best);
+    if (best->proven()) return;
+    // Only where memory is so short that something is read from disk in each pass.
+    if (!looks_up_tables(world) || (best->choices() && !best->reads_disk())) continue;
+    offer_recipes(world, units, gpus, true, best);
+    if (best->proven()) return;
   }
 }
 

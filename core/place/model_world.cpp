@@ -23,13 +23,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A table of which a token reads one row.
-bool is_lookup(const ModuleSpec& module) {
-  return module.class_name.ends_with("Embedding") && module.children.empty() &&
-         module.parameters.size() == 1 && module.parameters[0].shape.size() == 2 &&
-         module.parameters[0].shape[0] > 0;
-}
-
 class Builder {
  public:
   Builder(const ModuleSizes& sizes, const MapOptions& options, const Workload& workload,
@@ -110,11 +103,16 @@ class Builder {
     unit.weights = unit.touched + unit.margin;
     unit.extra = unit.buffers + unit.buffer_margin;
     const ModuleSpec* module = sizes_[node].module;
-    if (module != nullptr && is_lookup(*module)) {
+    if (module != nullptr && is_table(*module)) {
       const double row =
           static_cast<double>(bytes) / static_cast<double>(module->parameters[0].shape[0]);
-      const double rows = row * static_cast<double>(workload_.tokens);
-      if (rows < static_cast<double>(bytes)) unit.touched = static_cast<Size>(rows);
+      const auto of_bytes = [&](double each) {
+        const double rows = each * static_cast<double>(workload_.tokens);
+        return rows < static_cast<double>(bytes) ? static_cast<Size>(rows) : bytes;
+      };
+      unit.touched = std::min(unit.touched, of_bytes(row));
+      // Disks are read by whole sectors.
+      unit.rows = std::max<Size>(1, of_bytes(row + static_cast<double>(kReadSlack)));
     } else {
       unit.operations = 2.0 * elements * static_cast<double>(workload_.tokens);
     }
@@ -229,6 +227,7 @@ void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, Mod
       whole.piece = std::max(whole.piece, unit.piece);
       whole.operations += unit.operations;
       whole.calls += unit.calls;
+      if (units.size() == 1) whole.rows = unit.rows;
       for (const Index key : builder.keys[u]) result->keys.add(key);
     }
     result->world.units.push_back(whole);
@@ -240,7 +239,7 @@ double linear_share(const ModuleSizes& sizes) {
   Bits linear = 0;
   Bits all = 0;
   for (const ModuleSizes::Node& node : sizes.nodes()) {
-    if (node.module == nullptr || node.divisible || is_lookup(*node.module)) {
+    if (node.module == nullptr || node.divisible || is_table(*node.module)) {
       continue;
     }
     all += node.bits;
@@ -302,6 +301,12 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
 }
 
 }  // namespace
+
+bool is_table(const ModuleSpec& module) {
+  return module.class_name.ends_with("Embedding") && module.children.empty() &&
+         module.parameters.size() == 1 && module.parameters[0].shape.size() == 2 &&
+         module.parameters[0].shape[0] > 0;
+}
 
 Bytes Workload::kv_slots() const {
   const auto of = static_cast<Bytes>(std::max<std::int64_t>(1, layers));

@@ -13,6 +13,9 @@
 
 namespace haul::core {
 
+// A table of which a token reads one row.
+bool is_table(const ModuleSpec& module);
+
 // What a pass brings beside the weights.
 struct Workload {
   std::int64_t tokens = 1;  // of one pass: the batch when a token is generated

@@ -84,6 +84,7 @@ struct Run {
   std::uint32_t last;
   std::uint32_t count;
   core::Size bytes;
+  bool looked_up;
 };
 
 struct Runs {
@@ -101,15 +102,22 @@ Runs runs_of(const World& world, const Choices& choices) {
     const std::size_t begin = i;
     const Choice choice = choices[units[i]];
     core::Unit sum;
-    for (; i < units.size() && choices[units[i]] == choice; ++i) {
+    const auto looked_up = [&](std::uint32_t u) {
+      return choice.store == Store::kDisk &&
+             is_looked_up(world.units[u], world.executors[choice.executor]);
+    };
+    const bool rows = looked_up(units[i]);
+    for (; i < units.size() && choices[units[i]] == choice && looked_up(units[i]) == rows; ++i) {
       sum.add_memory(world.units[units[i]]);
     }
+    if (rows) sum.slots = 0;
     Run& run = result.runs.emplace_back();
     run.choice = choice;
     run.first = units[begin];
     run.last = units[i - 1];
     run.count = static_cast<std::uint32_t>(i - begin);
     run.bytes = bytes_of(sum);
+    run.looked_up = rows;
     Held& held = result.held[choice.executor];
     held.busy = true;
     held.from[static_cast<std::size_t>(choice.store)].add_memory(sum);
@@ -152,6 +160,7 @@ std::vector<PlanStep> steps_of(const ModelWorld& model, const ModuleSizes& sizes
     step.lies = device_of(model.world, run.choice);
     step.runs_on = model.world.executors[run.choice.executor].device;
     step.weights = static_cast<Bytes>(run.bytes);
+    step.looked_up = run.looked_up;
   }
   return steps;
 }

@@ -158,8 +158,13 @@ class Reader {
     return {seconds(json, "seconds"), text(json, "limit")};
   }
   PlanStep step(const Json& json) const {
-    return {text(json, "first"),      text(json, "last"),          count(json, "count"),
-            device(at(json, "lies")), device(at(json, "runs_on")), bytes(json, "weights")};
+    return {text(json, "first"),
+            text(json, "last"),
+            count(json, "count"),
+            device(at(json, "lies")),
+            device(at(json, "runs_on")),
+            bytes(json, "weights"),
+            json.contains("looked_up") && flag(json, "looked_up")};
   }
   PlanDevice plan_device(const Json& json) const {
     PlanDevice result;
@@ -205,6 +210,7 @@ Json plan_json(const Plan& plan) {
                              {"lies", device_json(step.lies)},
                              {"runs_on", device_json(step.runs_on)},
                              {"weights", step.weights}});
+    if (step.looked_up) json["steps"].back()["looked_up"] = true;
   }
   json["devices"] = Json::array();
   for (const PlanDevice& device : plan.devices) {

@@ -41,15 +41,18 @@ std::vector<PlanRun> runs_of(const Plan& plan) {
     }
     PlanRun& run = runs.back();
     run.last = step.last;
-    auto part = std::find_if(run.parts.begin(), run.parts.end(),
-                             [&](const PlanRun::Part& p) { return p.lies == step.lies; });
-    if (part == run.parts.end()) part = run.parts.insert(part, {step.lies, 0, 0});
+    auto part = std::find_if(run.parts.begin(), run.parts.end(), [&](const PlanRun::Part& p) {
+      return p.lies == step.lies && p.looked_up == step.looked_up;
+    });
+    if (part == run.parts.end()) part = run.parts.insert(part, {step.lies, step.looked_up, 0, 0});
     part->count += step.count;
     part->weights += step.weights;
   }
   for (PlanRun& run : runs) {
     std::sort(run.parts.begin(), run.parts.end(),
-              [](const PlanRun::Part& a, const PlanRun::Part& b) { return a.lies < b.lies; });
+              [](const PlanRun::Part& a, const PlanRun::Part& b) {
+                return std::pair(a.lies, a.looked_up) < std::pair(b.lies, b.looked_up);
+              });
   }
   return runs;
 }
@@ -91,6 +94,10 @@ std::string sentence(const core::PlanRun& run, const core::PlanRun::Part& part,
         "{} {} in RAM and {} computed by the CPU there: {} at {:.0f} GB/s, and "
         "nothing is copied.",
         who, one ? "lies" : "lie", one ? "is" : "are", size, gigabytes(profile.ram_bandwidth));
+  }
+  if (part.looked_up) {
+    return fmt::format("{} {} on disk: of {} each pass reads the rows that it needs.", who,
+                       one ? "lies" : "lie", size);
   }
   double rate = run.runs_on.is_accelerator() ? profile.of_gpu(run.runs_on.index).link_bandwidth
                                              : profile.disk_bandwidth;

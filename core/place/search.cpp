@@ -96,7 +96,8 @@ class Search {
     }
     state_.offloaded += unit.weights;
     (choice.store == Store::kRam ? state_.ram : state_.disk) += unit.weights;
-    piece_[e] = std::max(piece_[e], unit.piece);
+    if (choice.store == Store::kDisk) state_.read += copied_bytes(unit, world_.executors[e]);
+    piece_[e] = std::max(piece_[e], copied_piece(unit, world_.executors[e]));
     link_[e] += sign * unit.weights;
   }
 
@@ -111,7 +112,7 @@ class Search {
 
   Score bound(std::size_t next) const {
     double seconds = state_.chain + rest_[next];
-    seconds = std::max(seconds, static_cast<double>(state_.disk) / world_.disk_bandwidth);
+    seconds = std::max(seconds, static_cast<double>(state_.read) / world_.disk_bandwidth);
     double fullest = 0;
     for (std::size_t e = 0; e < world_.executors.size(); ++e) {
       const Executor& executor = world_.executors[e];
@@ -140,6 +141,7 @@ class Search {
     double on_cpu = 0;
     Size ram = 0;
     Size disk = 0;
+    Size read = 0;  // of that, by a pass
     Size offloaded = 0;
   };
 

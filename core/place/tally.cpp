@@ -19,7 +19,7 @@ Tally::Tally(const World& world, Choices* choices)
   for (std::uint32_t u = 0; u < world.units.size(); ++u) {
     const Choice choice = choices_[u];
     add(u, choice, 1, &loads_);
-    if (choice.store != Store::kHere) ++pieces_[choice.executor][world.units[u].piece];
+    if (choice.store != Store::kHere) ++pieces_[choice.executor][piece_of(u, choice.executor)];
     const bool again = u > 0 && choice.executor == choices_[u - 1].executor &&
                        world.units[u] == world.units[u - 1];
     if (!again) compute = compute_seconds(world.units[u], world.executors[choice.executor]);
@@ -41,6 +41,7 @@ void Tally::add(std::uint32_t unit, Choice choice, int sign, std::vector<Load>* 
                                               : load.from_disk;
   bytes += sign * item.weights;
   const Executor& executor = world_.executors[choice.executor];
+  if (choice.store == Store::kDisk) load.read += sign * copied_bytes(item, executor);
   if (choice.store != Store::kHere) load.copied_calls += sign * item.calls;
   const bool is_cpu = executor.device == kCpuDevice;
   if (!is_cpu && (executor.helped == 0 || choice.store != Store::kHere)) return;
@@ -51,7 +52,8 @@ void Tally::add(std::uint32_t unit, Choice choice, int sign, std::vector<Load>* 
 Size Tally::largest_piece(std::size_t executor, std::uint32_t without) const {
   const auto& pieces = pieces_[executor];
   auto largest = pieces.begin();
-  if (largest->first == world_.units[without].piece && largest->second == 1) ++largest;
+  const Size piece = piece_of(without, static_cast<std::uint8_t>(executor));
+  if (largest->first == piece && largest->second == 1) ++largest;
   return largest == pieces.end() ? 0 : largest->first;
 }
 
@@ -90,7 +92,7 @@ Tally::Figures Tally::after(std::uint32_t unit, Choice choice) {
   }
   if (choice.store != Store::kHere) {
     Size& piece = scratch_[choice.executor].piece;
-    piece = std::max(piece, item.piece);
+    piece = std::max(piece, piece_of(unit, choice.executor));
   }
   double compute = compute_;
   if (choice.executor != before.executor) {
@@ -110,9 +112,10 @@ void Tally::move(std::uint32_t unit, Choice choice) {
   add(unit, choice, 1, &loads_);
   if (before.store != Store::kHere) {
     auto& pieces = pieces_[before.executor];
-    if (const auto found = pieces.find(item.piece); --found->second == 0) pieces.erase(found);
+    const auto found = pieces.find(piece_of(unit, before.executor));
+    if (--found->second == 0) pieces.erase(found);
   }
-  if (choice.store != Store::kHere) ++pieces_[choice.executor][item.piece];
+  if (choice.store != Store::kHere) ++pieces_[choice.executor][piece_of(unit, choice.executor)];
   for (const std::size_t e : {before.executor, choice.executor}) {
     loads_[e].piece = pieces_[e].empty() ? 0 : pieces_[e].begin()->first;
   }
@@ -125,12 +128,14 @@ Tally::Figures Tally::figures(const std::vector<Load>& loads, double compute, in
   result.hops = hops;
   Size ram = 0;
   Size disk = 0;
+  Size read = 0;
   for (const Load& load : loads) {
     ram += load.from_ram;
     disk += load.from_disk;
+    read += load.read;
   }
   double chain = compute + hops * world_.hop;
-  double longest = static_cast<double>(disk) / world_.disk_bandwidth;
+  double longest = static_cast<double>(read) / world_.disk_bandwidth;
   for (std::size_t e = 0; e < loads.size(); ++e) {
     const Load& load = loads[e];
     const Executor& executor = world_.executors[e];
@@ -143,7 +148,7 @@ Tally::Figures Tally::figures(const std::vector<Load>& loads, double compute, in
     const LinkLoad link{static_cast<double>(load.from_ram + load.from_disk),
                         static_cast<double>(load.copied_calls), load.compute_here,
                         loads.back().compute};
-    if (slots == 1) chain += waiting_seconds(world_, executor, link, load.from_disk);
+    if (slots == 1) chain += waiting_seconds(world_, executor, link, load.read);
     if (executor.link > 0) longest = std::max(longest, link_seconds(executor, link));
   }
   result.fits = disk <= world_.disk && (world_.computes_on_cpu() || ram <= world_.ram);

@@ -41,6 +41,7 @@ class Tally {
     Size resident = 0;
     Size from_ram = 0;
     Size from_disk = 0;
+    Size read = 0;  // of that, by a pass
     Size piece = 0;
     int copied_calls = 0;
     double compute_here = 0;  // seconds of units whose weights lie there
@@ -49,6 +50,9 @@ class Tally {
 
   Figures figures(const std::vector<Load>& loads, double compute, int hops) const;
   void add(std::uint32_t unit, Choice choice, int sign, std::vector<Load>* loads) const;
+  Size piece_of(std::uint32_t unit, std::uint8_t executor) const {
+    return copied_piece(world_.units[unit], world_.executors[executor]);
+  }
   Size largest_piece(std::size_t executor, std::uint32_t without) const;
   int hops_after(std::uint32_t unit, std::uint8_t executor) const;
 

@@ -17,6 +17,7 @@ std::string rate_words(double per_second);  // "3.25", "170"
 struct PlanRun {
   struct Part {
     Device lies;
+    bool looked_up = false;  // rows of it
     std::int64_t count = 0;
     Bytes weights = 0;
   };

@@ -21,10 +21,16 @@ std::vector<Choice> allowed_choices(const World& world) {
   return result;
 }
 
+bool looks_up_tables(const World& world) {
+  return world.computes_on_cpu() && world.disk > 0 &&
+         std::any_of(world.units.begin(), world.units.end(),
+                     [](const Unit& unit) { return unit.rows > 0; });
+}
+
 UnitKinds kinds_of(const World& world) {
   const auto weigh = [](const Unit& unit) {
     return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations,
-                      unit.calls);
+                      unit.calls, unit.rows);
   };
   std::map<decltype(weigh(Unit{})), std::uint32_t> known;
   UnitKinds kinds;
@@ -85,6 +91,7 @@ struct Load {
   Size here = 0;
   Size from_ram = 0;
   Size from_disk = 0;
+  Size read = 0;  // of that, by a pass
   Size extra = 0;
   Size piece = 0;  // the largest that is copied
   int copied_calls = 0;
@@ -164,8 +171,11 @@ Timing predict(const World& world, const Choices& choices) {
         load.here += unit.weights;
         load.compute_here += compute;
       } else {
-        (choices[u].store == Store::kRam ? load.from_ram : load.from_disk) += unit.weights;
-        load.piece = std::max(load.piece, unit.piece);
+        const Executor& executor = world.executors[e];
+        const bool in_ram = choices[u].store == Store::kRam;
+        (in_ram ? load.from_ram : load.from_disk) += unit.weights;
+        if (!in_ram) load.read += copied_bytes(unit, executor);
+        load.piece = std::max(load.piece, copied_piece(unit, executor));
         load.copied_calls += unit.calls;
       }
     }
@@ -173,15 +183,17 @@ Timing predict(const World& world, const Choices& choices) {
   }
   timing.chain = chain;
   if (world.computes_on_cpu()) timing.on_cpu = loads.back().compute;
+  Size read = 0;
   for (std::size_t e = 0; e < count; ++e) {
     const Load& load = loads[e];
     const Executor& executor = world.executors[e];
     timing.used[e] = load.here + load.extra + (load.busy ? executor.fixed : 0);
     timing.ram_used += load.from_ram;
     timing.disk_used += load.from_disk;
+    read += load.read;
     if (executor.link > 0) timing.link[e] = link_seconds(executor, link_load(load, timing.on_cpu));
   }
-  timing.disk = static_cast<double>(timing.disk_used) / world.disk_bandwidth;
+  timing.disk = static_cast<double>(read) / world.disk_bandwidth;
   timing.hops = hops_of(world, choices);
   timing.chain += timing.hops * world.hop;
   timing.fits = give_slots(world, loads, &timing);
@@ -189,7 +201,7 @@ Timing predict(const World& world, const Choices& choices) {
   for (std::size_t e = 0; e < count; ++e) {
     if (timing.slots[e] != 1) continue;
     timing.chain += waiting_seconds(world, world.executors[e], link_load(loads[e], timing.on_cpu),
-                                    loads[e].from_disk);
+                                    loads[e].read);
   }
   timing.seconds = std::max(timing.chain, timing.disk);
   for (const double link : timing.link) timing.seconds = std::max(timing.seconds, link);

@@ -5,7 +5,8 @@
 //
 // Units (blocks, or single modules outside of blocks; units that share a tensor are one) are
 // computed one after another, each on one executor: a GPU or the CPU. A unit's weights lie there,
-// in RAM or on disk; in the last two cases they are copied to the executor for each pass.
+// in RAM or on disk; in the last two cases they are copied to the executor for each pass. Of a
+// table on disk the CPU reads the rows that a pass looks up, and needs no slot for them.
 //
 //   compute = max(bytes touched / executor's memory bandwidth, operations / its speed)
 //             + calls * seconds of a call there
@@ -49,6 +50,7 @@ struct Unit {
   Size buffers = 0;       // of the extra
   Size buffer_margin = 0;
   Size slots = 0;  // of all parts
+  Size rows = 0;   // bytes that a pass looks up in a table; 0: it is none
 
   // What several take together; `piece` and what a pass does are not summed.
   void add_memory(const Unit& other) {
@@ -99,6 +101,9 @@ struct World {
   bool has_gpu() const { return !executors.empty() && executors.front().device.is_accelerator(); }
 };
 
+// Whether the CPU may read rows of a table on disk.
+bool looks_up_tables(const World& world);
+
 // Numbers for units, the same for those of which it makes no difference which lies where.
 struct UnitKinds {
   std::vector<std::uint32_t> of;  // by unit
@@ -135,6 +140,16 @@ inline double compute_seconds(const Unit& unit, const Executor& executor) {
   return std::max(static_cast<double>(unit.touched) / executor.bandwidth,
                   unit.operations / executor.speed) +
          unit.calls * executor.call;
+}
+inline bool is_looked_up(const Unit& unit, const Executor& executor) {
+  return unit.rows > 0 && executor.device == kCpuDevice;
+}
+// What a pass brings of weights that lie elsewhere, and the slot that it takes.
+inline Size copied_bytes(const Unit& unit, const Executor& executor) {
+  return is_looked_up(unit, executor) ? unit.rows : unit.weights;
+}
+inline Size copied_piece(const Unit& unit, const Executor& executor) {
+  return is_looked_up(unit, executor) ? 0 : unit.piece;
 }
 // What is copied to a GPU: bytes, and calls of those units; beside it the seconds of the units that
 // lie there and of those that the CPU computes.

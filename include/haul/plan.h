@@ -53,6 +53,7 @@ struct PlanStep {
   Device lies;     // where the weights are kept
   Device runs_on;  // where they are used; elsewhere than `lies` they are copied for each pass
   Bytes weights = 0;
+  bool looked_up = false;  // tables on disk, of which the CPU reads the rows that a pass needs
 
   bool operator==(const PlanStep&) const = default;
 };

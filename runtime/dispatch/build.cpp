@@ -240,7 +240,7 @@ class Builder {
     std::map<std::string, Bytes> modules;
     Bytes largest = 0;
     for (const Unit& candidate : placed_.units) {
-      if (candidate.resident() || candidate.runs_on != device) continue;
+      if (candidate.resident() || candidate.looked_up() || candidate.runs_on != device) continue;
       Bytes& sum = modules[candidate.name.substr(0, candidate.name.rfind('.') + 1)];
       sum += Streamer::slot_size(candidate.size, slack);
       largest = std::max(largest, sum);
@@ -266,7 +266,8 @@ class Builder {
       }
       if (candidate.resident()) continue;
       const Bytes slack = candidate.runs_on.is_cpu() ? kReadSlack : 0;
-      streamed[candidate.runs_on.str()] += Streamer::slot_size(candidate.size, slack);
+      streamed[candidate.runs_on.str()] +=
+          candidate.looked_up() ? 0 : Streamer::slot_size(candidate.size, slack);
       if (std::find(devices.begin(), devices.end(), candidate.runs_on) == devices.end()) {
         devices.push_back(candidate.runs_on);
       }

@@ -14,6 +14,7 @@
 
 #include "haul/error.h"
 #include "kernels/linear.h"
+#include "runtime/dispatch/row_lookup.h"
 #include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/tensor_values.h"
 #include "runtime/dispatch/weight_store.h"
@@ -32,6 +33,7 @@ enum class Touch : std::uint8_t {
   kView,        // makes another view of the same memory and looks at none of it
   kCopy,        // copies between devices by itself
   kProducts,    // linear layers, with which the CPU may help
+  kLookup,      // reads rows of a table
 };
 
 // A view by its schema, which a real kernel keeps to; composite ops (reshape, contiguous) may copy.
@@ -39,6 +41,7 @@ Touch touch_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.name() == "aten::copy_" || schema.name() == "aten::_to_copy") return Touch::kCopy;
   if (schema.name() == "haul::products") return Touch::kProducts;
+  if (schema.name() == "aten::embedding") return Touch::kLookup;
   if (!schema.is_mutable() && schema.argumentIndexWithName("running_mean") &&
       schema.argumentIndexWithName("training")) {
     return Touch::kStatistics;
@@ -221,6 +224,15 @@ bool run_one_by_one(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   return true;
 }
 
+// Rows of a table that the CPU looks up where it lies, if this is one.
+bool run_by_rows(Arguments arguments, torch::jit::Stack* stack) {
+  std::optional<at::Tensor> rows = look_up(arguments[0].toTensor(), arguments[1].toTensor());
+  if (!rows) return false;
+  torch::jit::drop(*stack, arguments.size());
+  stack->emplace_back(std::move(*rows));
+  return true;
+}
+
 void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Touch touch = cached_touch_of(op);
   if (touch == Touch::kProducts && run_one_by_one(op, stack)) return;
@@ -247,6 +259,11 @@ void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     written = Arguments(*stack).slice(stack->size() - count).vec();
   if (touch == Touch::kProducts &&
       run_together(Arguments(*stack).slice(stack->size() - count), found, stack)) {
+    if (found.several_devices) mark_outputs(op, stack);
+    return;
+  }
+  if (touch == Touch::kLookup &&
+      run_by_rows(Arguments(*stack).slice(stack->size() - count), stack)) {
     if (found.several_devices) mark_outputs(op, stack);
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/machine.h"
+#include "core/place/model_world.h"
 #include "haul/error.h"
 #include "haul/profile.h"
 #include "runtime/dispatch/interception.h"
@@ -69,6 +71,12 @@ void set_types(ModuleSpec* module, const std::vector<c10::ScalarType>& types, st
   for (ParameterSpec& parameter : module->parameters) parameter.dtype = to_dtype(types[(*next)++]);
   for (BufferSpec& buffer : module->buffers) buffer.dtype = to_dtype(types[(*next)++]);
   for (ModuleSpec& child : module->children) set_types(&child, types, next);
+}
+
+void add_tables(const ModuleSpec& module, const std::string& prefix, std::set<std::string>* names) {
+  if (core::is_table(module)) names->insert(prefix + module.parameters.front().name);
+  for (const ModuleSpec& child : module.children)
+    add_tables(child, prefix + child.name + ".", names);
 }
 
 void check_map(const Description& description, const DeviceMap& map) {
@@ -198,6 +206,8 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
   const bool planned = std::holds_alternative<Plan>(placement);
   PlannedExecution execution(placed.plan);
 
+  std::set<std::string> tables;
+  add_tables(description.root, "", &tables);
   std::map<MemoryKey, std::size_t> known;
   for (std::size_t i = 0; i < model.all.size(); ++i) {
     const ModelTensor& item = model.all[i];
@@ -205,6 +215,7 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
     const auto [entry, is_new] =
         known.try_emplace(key_of(item.tensor, memory), placed.units.size());
     if (!is_new) {
+      placed.units[entry->second].is_table = false;
       std::vector<at::Tensor>& tensors = placed.units[entry->second].tensors;
       const bool there = std::any_of(tensors.begin(), tensors.end(),
                                      [&](const at::Tensor& t) { return t.is_same(item.tensor); });
@@ -220,6 +231,7 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
     unit.size = unit.as_stored ? item.tensor.storage().nbytes()
                                : item.tensor.numel() * c10::elementSize(types[i]);
     unit.is_buffer = item.is_buffer;
+    unit.is_table = tables.contains(item.name);
     unit.lies = *device_of(placed.plan.map, item.name);
     if (unit.lies.kind == DeviceKind::kGpu) {
       unit.runs_on = real_device(unit.lies);

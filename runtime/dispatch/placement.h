@@ -24,12 +24,15 @@ struct Unit {
   c10::ScalarType type;             // that its elements will have
   Bytes size = 0;                   // likewise
   bool is_buffer = false;
+  bool is_table = false;  // rows of it are looked up, and nothing else has its memory
   Device lies;
   c10::Device runs_on = c10::kCPU;
 
   // As stored: sizes, strides and offsets of the tensors stay. Else it is one contiguous tensor.
   bool as_stored = false;
 
+  // The CPU reads rows of it where it lies.
+  bool looked_up() const { return is_table && runs_on.is_cpu() && lies.kind == DeviceKind::kDisk; }
   bool resident() const {
     return lies.kind != DeviceKind::kDisk && runs_on.is_cpu() == (lies.kind == DeviceKind::kCpu);
   }

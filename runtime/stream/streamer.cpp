@@ -78,6 +78,16 @@ void Streamer::move_home(int weight, Home home) {
   lane_->expect({});
 }
 
+Home Streamer::home(int weight) const {
+  const std::lock_guard lock(mutex_);
+  return weights_[weight].home;
+}
+
+void Streamer::count_read(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  counts_.bytes += bytes;
+}
+
 void Streamer::drop(int index) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return weights_[index].state != State::kComing; });

@@ -68,6 +68,11 @@ class Streamer {
   // The weight is not asked for again. Waits for it if it is on its way.
   void drop(int weight);
 
+  // Where the weight is kept.
+  Home home(int weight) const;
+  // Bytes of weights that were read from where they are kept, past the slots.
+  void count_read(Bytes bytes);
+
   // Blocks until all of them (each named once) are on the device. `data` becomes where they lie.
   // Where one cannot be had, nothing is leased and the reason is thrown; an Error names the weight.
   void lease(std::span<const int> weights, std::vector<std::byte*>& data);

@@ -54,12 +54,15 @@ class FitsSomewhere {
     weights_.resize(sets_);
     extras_.resize(sets_);
     pieces_.resize(sets_);
+    pieces_of_cpu_.resize(sets_);
     for (std::size_t set = 0; set < sets_; ++set) {
       for (std::size_t u = 0; u < world.units.size(); ++u) {
         if ((set >> u & 1) == 0) continue;
         weights_[set] += world.units[u].weights;
         extras_[set] += world.units[u].extra;
         pieces_[set] = std::max(pieces_[set], world.units[u].piece);
+        const bool table = world.units[u].rows > 0;
+        pieces_of_cpu_[set] = std::max(pieces_of_cpu_[set], table ? 0 : world.units[u].piece);
       }
     }
   }
@@ -93,7 +96,8 @@ class FitsSomewhere {
   core::Size used(const core::Executor& executor, std::size_t set, std::size_t copied) const {
     if (set == 0) return 0;
     if (!executor.holds_weights && copied != set) return core::kNoLimit * 2;
-    return executor.fixed + extras_[set] + weights_[set & ~copied] + pieces_[copied];
+    const core::Size slot = executor.link > 0 ? pieces_[copied] : pieces_of_cpu_[copied];
+    return executor.fixed + extras_[set] + weights_[set & ~copied] + slot;
   }
 
   std::vector<char> with_gpu(const core::Executor& gpu, const std::vector<char>& reached) const {
@@ -140,6 +144,7 @@ class FitsSomewhere {
   std::vector<core::Size> weights_;  // by set of units
   std::vector<core::Size> extras_;
   std::vector<core::Size> pieces_;
+  std::vector<core::Size> pieces_of_cpu_;
 };
 
 inline bool fits_somewhere(const core::World& world) {

@@ -128,6 +128,7 @@ TEST(Place, EqualsBruteForceWithCachesLookupsAndFixedCosts) {
       unit.extra = pick(0, 2);
       unit.operations = static_cast<double>(pick(0, 40));
       unit.calls = static_cast<int>(pick(0, 3));
+      if (pick(0, 2) == 0) unit.rows = pick(1, unit.weights);
     }
     for (Executor& executor : world.executors) {
       executor.fixed = pick(0, 2);

@@ -19,6 +19,7 @@ TEST(Tally, TellsWhatPredictTellsAfterEveryMove) {
       const Size weights = pick(1, 9);
       world.units.push_back({weights, pick(1, weights), pick(0, weights), pick(0, 2), 10.0,
                              static_cast<int>(pick(0, 2))});
+      if (pick(0, 2) == 0) world.units.back().rows = pick(1, weights);
       world.order.push_back(u);
     }
     world.order.push_back(static_cast<std::uint32_t>(pick(0, 11)));  // one is used again

@@ -283,6 +283,40 @@ TEST(GpuGraphs, AreOfAllSequences) {
   EXPECT_EQ(run(true), run(false));
 }
 
+// A table on disk, of which the CPU reads rows for layers on the GPU.
+TEST(GpuLookup, GivesTheSame) {
+  const test::TemporaryFolder folder{fs::current_path()};
+  std::string config = test::kSmallModels[2].config;
+  const std::string rows = "\"vocab_size\": 3000";
+  config.replace(config.find(rows), rows.size(), rows + "0");
+  test::write_model(folder.path(), config);
+  ::setenv("HAUL_PROFILE", (folder.path() / "none.json").c_str(), 1);
+  ModelOptions options;
+  options.log = [](const std::string&) {};
+  options.context = kContext;
+  options.graphs = false;
+  options.dtype = Dtype::kF32;
+  options.max_memory = parse_max_memory("0=10GB,cpu=10GB");
+  const auto run = [&] {
+    LoadedModel model = load_model(folder.path().string(), options);
+    GenerateOptions generate;
+    generate.temperature = 0;
+    generate.max_new_tokens = 24;
+    std::vector<TokenId> prompt;
+    for (TokenId i = 0; i < 40; ++i) prompt.push_back(3 + 711 * i);
+    return std::tuple(model.generate(prompt, generate).ids, model.plan(), model.report());
+  };
+  const auto [expected, resident, nothing] = run();
+  const PlanDevice& device = gpu_of(resident);
+  options.max_memory = {budget(gpu(0), device.used() - device.weights / 2),
+                        budget(kCpuDevice, device.activations + 10 * kMiB)};
+  const auto [found, plan, report] = run();
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(plan.steps.front().looked_up);
+  EXPECT_LE(report.bytes_moved, 64U * 192 * sizeof(float)) << "rows of 64 tokens";
+  EXPECT_EQ(report.unplanned, 0U);
+}
+
 TEST(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
   const test::TemporaryFolder folder{fs::current_path()};
   test::write_model(folder.path(), kLlama);

@@ -109,6 +109,22 @@ TEST_F(LoadModel, GivesTheSameTokensAndLogitsWithEverythingOnDisk) {
   EXPECT_GT(on_disk.report().bytes_moved, whole.report().bytes_moved);
 }
 
+TEST_F(LoadModel, LooksUpATableOnDiskThatMemoryHasNoRoomFor) {
+  std::string text = config();
+  text.replace(text.find("\"vocab_size\": 61"), 16, "\"vocab_size\": 9000");
+  write_model(folder.path(), text);
+  LoadedModel whole = load();
+  const Bytes table = whole.plan().steps.front().weights / 3;  // and the head; the rest is small
+  ModelOptions options = quiet();
+  options.max_memory = {budget(kCpuDevice, whole.plan().devices.front().used() - table / 2)};
+  LoadedModel short_of_memory = load(options);
+  ASSERT_TRUE(short_of_memory.plan().steps.front().looked_up);
+  const Generated found = short_of_memory.generate(kPrompt, tokens(30));
+  EXPECT_EQ(found.ids, whole.generate(kPrompt, tokens(30)).ids);
+  EXPECT_LE(short_of_memory.report().bytes_moved, 35U * 32 * sizeof(float)) << "rows of 35 tokens";
+  EXPECT_GT(short_of_memory.report().bytes_moved, 0U);
+}
+
 TEST_F(LoadModel, ABatchOfDifferentLengthsGivesWhatEachGivesAlone) {
   write();
   LoadedModel model = load();
