@@ -76,18 +76,36 @@ at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish&
   return out;
 }
 
-// An operator that takes several layers of one input.
-std::vector<at::Tensor> call_layers(const char* name, const at::Tensor& x,
-                                    std::span<const LinearWeights> layers) {
-  using Layers =
-      std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&);
+// What an operator takes of several layers.
+struct Lists {
+  explicit Lists(std::span<const LinearWeights> layers) {
+    for (const LinearWeights& layer : layers) {
+      weights.push_back(layer.weight);
+      biases.push_back(optional(layer.bias));
+    }
+  }
   std::vector<at::Tensor> weights;
   c10::List<Optional> biases;
-  for (const LinearWeights& layer : layers) {
-    weights.push_back(layer.weight);
-    biases.push_back(optional(layer.bias));
-  }
-  return own_op<Layers>(name).call(x, weights, biases);
+};
+
+std::vector<at::Tensor> call_products(const at::Tensor& x, std::span<const LinearWeights> layers) {
+  using Products =
+      std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&);
+  static const auto op = own_op<Products>("haul::products");
+  const Lists lists(layers);
+  return op.call(x, lists.weights, lists.biases);
+}
+
+std::vector<at::Tensor> call_linears(const Operand& operand,
+                                     std::span<const LinearWeights> layers) {
+  using Linears =
+      std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&,
+                              const Optional&, const Optional&, double);
+  static const auto op = own_op<Linears>("haul::linears");
+  const Lists lists(layers);
+  const Norm norm = operand.norm.value_or(Norm());
+  return op.call(operand.x, lists.weights, lists.biases, optional(norm.weight), optional(norm.bias),
+                 norm.epsilon);
 }
 
 // What a GPU does, or a GPU and the CPU together: an operator, so that a weight which lies
@@ -129,6 +147,20 @@ bool are_at_hand(const at::Tensor& x, const LinearWeights& layer) {
   return x.is_cuda() && has_own_linear(x, layer, {});
 }
 
+using Are = bool (*)(const at::Tensor&, const LinearWeights&);
+bool all_of(std::span<const LinearWeights> layers, Are are, const at::Tensor& x) {
+  return std::all_of(layers.begin(), layers.end(),
+                     [&](const LinearWeights& layer) { return are(x, layer); });
+}
+
+// With its norm where one operator takes that and all layers, else normalised.
+Operand for_one_operator(const Operand& operand, std::span<const LinearWeights> layers) {
+  if (!operand.norm) return operand;
+  const LinearWeights norm{operand.norm->weight, operand.norm->bias};
+  const bool serves = are_at_hand(operand.x, norm) && all_of(layers, are_at_hand, operand.x);
+  return serves ? operand : operand.value();
+}
+
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def("products(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
   library.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual) -> Tensor");
@@ -136,10 +168,12 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
       "conv1d(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int? curve) -> Tensor");
   library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
-  library.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
+  library.def(
+      "linears(Tensor x, Tensor[] weights, Tensor?[] biases, Tensor? norm, Tensor? norm_bias, "
+      "float epsilon) -> Tensor[]");
   library.def(
       "gated_pair(Tensor x, Tensor gate, Tensor? gate_bias, Tensor weight, Tensor? bias, "
-      "int curve) -> Tensor");
+      "int curve, Tensor? norm, Tensor? norm_bias, float epsilon) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("linear", own_linear);
@@ -169,9 +203,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         const at::Tensor& residual) {
   const std::array<LinearWeights, 1> layer = {{{weight, bias}}};
-  const at::Tensor result = are_products(x, layer[0])
-                                ? call_layers("haul::products", x, layer).front()
-                                : at::linear(x, weight, optional(bias));
+  const at::Tensor result = are_products(x, layer[0]) ? call_products(x, layer).front()
+                                                      : at::linear(x, weight, optional(bias));
   return residual.defined() ? residual + result : result;
 }
 
@@ -210,33 +243,41 @@ at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, con
   return curved(gate, curve) * plain_linear(x, weight, bias);
 }
 
-std::vector<at::Tensor> linears(const at::Tensor& x, std::span<const LinearWeights> layers) {
-  const auto all = [&](bool (*are)(const at::Tensor&, const LinearWeights&)) {
-    return std::all_of(layers.begin(), layers.end(),
-                       [&](const LinearWeights& layer) { return are(x, layer); });
-  };
-  if (all(are_at_hand)) return call_layers("haul::linears", x, layers);
-  if (all(are_products)) return call_layers("haul::products", x, layers);
+at::Tensor linear(const Operand& x, const LinearWeights& layer) {
+  const std::span<const LinearWeights> one(&layer, 1);
+  const Operand operand = for_one_operator(x, one);
+  return operand.norm ? call_linears(operand, one).front()
+                      : linear(operand.x, layer.weight, layer.bias);
+}
+
+std::vector<at::Tensor> linears(const Operand& x, std::span<const LinearWeights> layers) {
+  const Operand operand = for_one_operator(x, layers);
+  if (all_of(layers, are_at_hand, operand.x)) return call_linears(operand, layers);
+  if (all_of(layers, are_products, operand.x)) return call_products(operand.x, layers);
   std::vector<at::Tensor> results;
-  for (const LinearWeights& layer : layers) results.push_back(linear(x, layer.weight, layer.bias));
+  for (const LinearWeights& layer : layers) results.push_back(linear(operand, layer));
   return results;
 }
 
-at::Tensor gated_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
+at::Tensor gated_pair(const Operand& x, const LinearWeights& gate, const LinearWeights& layer,
                       Curve curve) {
-  if (are_at_hand(x, gate) && are_at_hand(x, layer)) {
-    using Gated = at::Tensor(const at::Tensor&, const at::Tensor&, const Optional&,
-                             const at::Tensor&, const Optional&, std::int64_t);
+  const std::array<LinearWeights, 2> both = {gate, layer};
+  const Operand operand = for_one_operator(x, both);
+  if (all_of(both, are_at_hand, operand.x)) {
+    using Gated =
+        at::Tensor(const at::Tensor&, const at::Tensor&, const Optional&, const at::Tensor&,
+                   const Optional&, std::int64_t, const Optional&, const Optional&, double);
     static const auto op = own_op<Gated>("haul::gated_pair");
-    return op.call(x, gate.weight, optional(gate.bias), layer.weight, optional(layer.bias),
-                   static_cast<std::int64_t>(curve));
+    const Norm norm = operand.norm.value_or(Norm());
+    return op.call(operand.x, gate.weight, optional(gate.bias), layer.weight, optional(layer.bias),
+                   static_cast<std::int64_t>(curve), optional(norm.weight), optional(norm.bias),
+                   norm.epsilon);
   }
-  if (are_products(x, gate) && are_products(x, layer)) {
-    const std::array<LinearWeights, 2> both = {gate, layer};
-    std::vector<at::Tensor> results = call_layers("haul::products", x, both);
+  if (all_of(both, are_products, operand.x)) {
+    std::vector<at::Tensor> results = call_products(operand.x, both);
     return results[1].mul_(curved(results[0], curve));
   }
-  return gated_linear(x, layer.weight, layer.bias, linear(x, gate.weight, gate.bias), curve);
+  return gated_linear(operand.x, layer.weight, layer.bias, linear(operand, gate), curve);
 }
 
 }  // namespace haul::kernels

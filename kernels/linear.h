@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/operand.h"
 #include "kernels/row_math.h"
 
 namespace haul::kernels {
@@ -39,13 +40,17 @@ struct LinearWeights {
   at::Tensor bias;
 };
 
-// linear() of x by each of them. At once by the operator haul::linears where that serves, and by
+// linear() of x, which may have to be normalised: with it at once by the operator haul::linears
+// where that serves.
+at::Tensor linear(const Operand& x, const LinearWeights& layer);
+
+// The same by each of them. At once by the operator haul::linears where that serves, and by
 // haul::products where weights are fetched to a GPU.
-std::vector<at::Tensor> linears(const at::Tensor& x, std::span<const LinearWeights> layers);
+std::vector<at::Tensor> linears(const Operand& x, std::span<const LinearWeights> layers);
 
 // curve(linear(x, gate)) * linear(x, layer). At once by the operator haul::gated_pair where that
 // serves.
-at::Tensor gated_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
+at::Tensor gated_pair(const Operand& x, const LinearWeights& gate, const LinearWeights& layer,
                       Curve curve);
 
 }  // namespace haul::kernels

@@ -3,7 +3,8 @@
 // When haul's own operators serve. Each is an operator of the dispatcher, so that a weight which
 // lies elsewhere comes as it does for any other, and stands beside its plain twin of torch's ops,
 // which computes the rest: other devices and dtypes, and whatever needs a gradient. An operator
-// takes one weight at most, because a plan has room for one at a time.
+// takes one weight at most, because a plan has room for one at a time, or serves only where none of
+// its weights lies elsewhere.
 
 #include <initializer_list>
 

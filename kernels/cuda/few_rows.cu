@@ -3,6 +3,7 @@
 #include "kernels/cuda/curves.cuh"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/numbers.cuh"
 
 namespace haul::kernels::cuda {
@@ -10,7 +11,7 @@ namespace {
 
 // One large block a processor, whose threads have many loads under way, serves best in a whole
 // model: the next kernel's begins to fetch when it ends.
-constexpr int kThreads = 512;
+constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kBlocks = 1;                      // on a processor at once
 constexpr std::size_t kMostShared = 112 << 10;  // bytes; some GPUs have less
@@ -27,7 +28,7 @@ struct Place {
   int row, tile;
 };
 
-template <int kVectors, bool kGates>
+template <int kVectors, bool kGates, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
   constexpr int kStreams = kGates ? 2 : 1;
   constexpr int kUnroll = kGates ? 4 : 8;
@@ -74,13 +75,21 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     advance(ahead);
   };
 
+  // Before the tiles, behind which it would arrive.
+  uint4* const norm_shared = x_shared + kVectors * chunks;
+  if constexpr (kNorms) fetch_norm(job.norm, chunks, norm_shared);
   // Two tiles are on their way at any time, the first of them before there is anything to multiply.
   Tile<kStreams, kUnroll> even, odd;
   load(even);
   load(odd);
   after_previous();
-  for (int i = static_cast<int>(threadIdx.x); i < kVectors * chunks; i += kThreads) {
-    x_shared[i] = fresh(reinterpret_cast<const uint4*>(job.x) + i);
+  const auto* const x_fresh = reinterpret_cast<const uint4*>(job.x);
+  if constexpr (kNorms) {
+    normalise<kVectors>(job.norm, x_fresh, chunks, norm_shared, x_shared);
+  } else {
+    for (int i = static_cast<int>(threadIdx.x); i < kVectors * chunks; i += kThreads) {
+      x_shared[i] = fresh(x_fresh + i);
+    }
   }
   __syncthreads();
 
@@ -149,19 +158,23 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
 template <bool kGates>
 cudaError_t start_for(const FewRows& job, dim3 grid, std::size_t shared, cudaStream_t stream) {
   return for_vectors(job.vectors, [&](auto vectors) {
-    return start(few_rows<decltype(vectors)::value, kGates>, job, grid, kThreads, shared, stream);
+    constexpr int kVectors = decltype(vectors)::value;
+    return start(job.norm.weight == nullptr ? few_rows<kVectors, kGates, false>
+                                            : few_rows<kVectors, kGates, true>,
+                 job, grid, kThreads, shared, stream);
   });
 }
 
-std::size_t shared_for(std::size_t width, int vectors) {
-  return width * sizeof(bf16) * static_cast<std::size_t>(vectors);
+std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
+  return width * sizeof(bf16) * static_cast<std::size_t>(vectors) +
+         bytes_for_norm(norm, width, vectors);
 }
 
 }  // namespace
 
-bool serves_width(std::size_t width, int vectors) {
+bool serves_width(std::size_t width, int vectors, const NormBy& norm) {
   return width > 0 && width % kWide == 0 && vectors >= 1 && vectors <= kMostVectors &&
-         shared_for(width, vectors) <= std::min(kMostShared, current_machine().shared);
+         shared_for(width, vectors, norm) <= std::min(kMostShared, current_machine().shared);
 }
 
 cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {
@@ -172,7 +185,7 @@ cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {
   const int most = current_machine().processors * kBlocks;
   const int needed = (total + kWarps - 1) / kWarps;
   const dim3 grid(static_cast<unsigned>(needed < most ? needed : most));
-  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors);
+  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors, job.norm);
   return job.gates ? start_for<true>(job, grid, shared, stream)
                    : start_for<false>(job, grid, shared, stream);
 }

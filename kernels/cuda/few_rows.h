@@ -2,7 +2,8 @@
 
 // Products of few vectors with rows of weights, as decoding needs them: every weight is read once,
 // at the speed of the memory. All numbers are bfloat16, sums float32. Every dot product is summed
-// in the same order however many there are, and rounded where separate operators would round.
+// in the same order however many there are, and rounded where separate operators would round: after
+// a norm of the vectors as well.
 
 #include <cstddef>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include <cuda_bf16.h>
 #include <driver_types.h>
 
+#include "kernels/cuda/norm.h"
 #include "kernels/row_math.h"
 
 namespace haul::kernels::cuda {
@@ -37,6 +39,7 @@ struct FewRows {
   const __nv_bfloat16* x = nullptr;  // (vectors, width)
   int vectors = 0;
   int width = 0;
+  NormBy norm;                 // without a weight x is multiplied as it is
   Rows weights[kMostWeights];  // one after another, of one width
   int count = 0;
   // Of a single weight: added to the products, (vectors, rows).
@@ -48,8 +51,8 @@ struct FewRows {
   Curve curve = Curve::kSilu;
 };
 
-// Whether vectors of this width can be served.
-bool serves_width(std::size_t width, int vectors);
+// Whether vectors of this width can be served, and normalised first where there is a norm.
+bool serves_width(std::size_t width, int vectors, const NormBy& norm = {});
 cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream);
 
 }  // namespace haul::kernels::cuda

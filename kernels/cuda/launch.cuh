@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
 namespace haul::kernels::cuda {
@@ -66,6 +67,14 @@ __device__ inline void after_previous() {
 __device__ inline uint4* dynamic_shared() {
   extern __shared__ uint4 memory[];
   return memory;
+}
+// Begins a copy to shared memory. The thread that asks for it may read it after wait_for_copies().
+__device__ inline void copy_ahead(uint4* to, const uint4* from) {
+  __pipeline_memcpy_async(to, from, sizeof(uint4));
+}
+__device__ inline void wait_for_copies() {
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
 }
 
 }  // namespace haul::kernels::cuda

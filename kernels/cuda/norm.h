@@ -9,17 +9,22 @@
 
 namespace haul::kernels::cuda {
 
-struct Norm {
-  const __nv_bfloat16* x = nullptr;  // (rows, width)
+// What rows are normalised by. Both start at 16 bytes.
+struct NormBy {
   const __nv_bfloat16* weight = nullptr;
   const __nv_bfloat16* bias = nullptr;  // of a layer norm, which subtracts the mean; none: RMS
-  __nv_bfloat16* out = nullptr;
-  int rows = 0;
-  int width = 0;
   float epsilon = 0;
 };
 
-// Whether rows of this width can be served. They start at 8 bytes.
+struct Norm {
+  const __nv_bfloat16* x = nullptr;  // (rows, width)
+  NormBy by;
+  __nv_bfloat16* out = nullptr;
+  int rows = 0;
+  int width = 0;
+};
+
+// Whether rows of this width can be served. They start at 16 bytes.
 bool serves_norm_of(std::int64_t width);
 cudaError_t normalise_rows(const Norm& job, cudaStream_t stream);
 

@@ -48,6 +48,18 @@ __device__ inline void unpack(const uint4& packed, float (&out)[kWide]) {
   }
 }
 
+__device__ inline uint4 packed(const float (&values)[kWide]) {
+  unsigned words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const auto half = [&](int at) -> unsigned {
+      return __bfloat16_as_ushort(__float2bfloat16_rn(values[at]));
+    };
+    words[i] = half(2 * i) | half(2 * i + 1) << 16;
+  }
+  return {words[0], words[1], words[2], words[3]};
+}
+
 // The sum over `width` lanes next to each other, a power of two, in each of them.
 __device__ inline float sum_of_lanes(float value, int width = kLanes) {
   for (int step = width / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAll, value, step);

@@ -52,19 +52,48 @@ bool is_aligned(const at::Tensor& x) {
   return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % kAccess == 0;
 }
 
-bool is_served(const at::Tensor& x, const at::Tensor& weight) {
+bool is_served(const at::Tensor& x, const at::Tensor& weight, const cuda::NormBy& norm = {}) {
   const std::int64_t width = weight.size(1);
   return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 &&
          x.size(-1) == width && x.numel() <= cuda::kMostVectors * width &&
-         cuda::serves_width(static_cast<std::size_t>(width), static_cast<int>(x.numel() / width)) &&
+         cuda::serves_width(static_cast<std::size_t>(width), static_cast<int>(x.numel() / width),
+                            norm) &&
          weight.is_contiguous() && is_aligned(weight);
 }
 
+// A norm, or none without a weight. Without a bias: of the root of mean squares.
+struct NormTensors {
+  cuda::NormBy job() const { return {numbers(weight), numbers(bias), static_cast<float>(epsilon)}; }
+  // Whether a kernel computes it.
+  bool serves(const at::Tensor& x) const {
+    return cuda::serves_norm_of(x.size(-1)) && (is_aligned(x) || !x.is_contiguous()) &&
+           is_aligned(*weight) && (!bias || is_aligned(*bias));
+  }
+  at::Tensor operator()(const at::Tensor& x) const {
+    if (!serves(x)) {
+      return bias ? at::layer_norm(x, weight->sizes(), weight, bias, epsilon)
+                  : plain_rms_norm(x, *weight, epsilon);
+    }
+    const at::Tensor rows = x.contiguous();
+    at::Tensor out = at::empty_like(rows);
+    const auto width = weight->size(0);
+    const cuda::Norm all{numbers(rows), job(), numbers_of(out),
+                         static_cast<int>(rows.numel() / width), static_cast<int>(width)};
+    const c10::cuda::CUDAGuard guard(rows.device());
+    C10_CUDA_CHECK(cuda::normalise_rows(all, stream_for(rows)));
+    return out;
+  }
+
+  Optional weight, bias;
+  double epsilon = 0;
+};
+
 // A job on vectors, which it keeps.
 struct Vectors {
-  explicit Vectors(const at::Tensor& x) : rows(x.contiguous()) {
+  explicit Vectors(const at::Tensor& x, const cuda::NormBy& norm = {}) : rows(x.contiguous()) {
     if (!is_aligned(rows)) rows = rows.clone();
     job.x = numbers(rows);
+    job.norm = norm;
     job.width = static_cast<int>(x.size(-1));
     job.vectors = static_cast<int>(x.numel() / x.size(-1));
   }
@@ -169,9 +198,12 @@ at::Tensor conv1d_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Op
 }
 
 std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weights,
-                                       const c10::List<Optional>& biases) {
-  bool served = weights.size() <= cuda::kMostWeights;
-  for (const at::Tensor& weight : weights) served = served && is_served(x, weight);
+                                       const c10::List<Optional>& biases, const Optional& by,
+                                       const Optional& by_bias, double epsilon) {
+  const NormTensors norm{by, by_bias, epsilon};
+  bool served = weights.size() <= cuda::kMostWeights && (!by || norm.serves(x));
+  for (const at::Tensor& weight : weights) served = served && is_served(x, weight, norm.job());
+  if (by && !served) return linears_on_gpu(norm(x), weights, biases, {}, {}, 0);
   std::vector<at::Tensor> results;
   if (!served) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -179,7 +211,7 @@ std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weigh
     }
     return results;
   }
-  Vectors vectors(x);
+  Vectors vectors(x, norm.job());
   for (std::size_t i = 0; i < weights.size(); ++i) {
     at::Tensor out = vectors.out_for(weights[i]);
     vectors.add(weights[i], biases.get(i), &out);
@@ -190,12 +222,19 @@ std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weigh
 }
 
 at::Tensor pair_on_gpu(const at::Tensor& x, const at::Tensor& gate, const Optional& gate_bias,
-                       const at::Tensor& weight, const Optional& bias, std::int64_t curve) {
-  if (!is_served(x, gate) || !is_served(x, weight)) {
+                       const at::Tensor& weight, const Optional& bias, std::int64_t curve,
+                       const Optional& by, const Optional& by_bias, double epsilon) {
+  const NormTensors norm{by, by_bias, epsilon};
+  const bool served =
+      is_served(x, gate, norm.job()) && is_served(x, weight, norm.job()) && (!by || norm.serves(x));
+  if (by && !served) {
+    return pair_on_gpu(norm(x), gate, gate_bias, weight, bias, curve, {}, {}, 0);
+  }
+  if (!served) {
     return plain_gated_linear(x, weight, bias.value_or(at::Tensor()),
                               at::linear(x, gate, gate_bias), static_cast<Curve>(curve));
   }
-  Vectors vectors(x);
+  Vectors vectors(x, norm.job());
   at::Tensor out = vectors.out_for(weight);
   vectors.add(gate, gate_bias, nullptr);
   vectors.add(weight, bias, &out);
@@ -205,37 +244,13 @@ at::Tensor pair_on_gpu(const at::Tensor& x, const at::Tensor& gate, const Option
   return out;
 }
 
-// Nothing where no kernel serves. Without a bias: of the root of mean squares.
-std::optional<at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
-                               const at::Tensor& bias, double epsilon) {
-  const at::Tensor rows = x.contiguous();
-  if (!cuda::serves_norm_of(x.size(-1)) || !is_aligned(rows) || !is_aligned(weight) ||
-      (bias.defined() && !is_aligned(bias))) {
-    return std::nullopt;
-  }
-  at::Tensor out = at::empty_like(rows);
-  const auto width = weight.size(0);
-  const cuda::Norm job{numbers(rows),
-                       numbers(weight),
-                       numbers(bias),
-                       numbers_of(out),
-                       static_cast<int>(rows.numel() / width),
-                       static_cast<int>(width),
-                       static_cast<float>(epsilon)};
-  const c10::cuda::CUDAGuard guard(rows.device());
-  C10_CUDA_CHECK(cuda::normalise_rows(job, stream_for(rows)));
-  return out;
-}
-
 at::Tensor rms_norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  const std::optional<at::Tensor> out = norm(x, weight, {}, epsilon);
-  return out ? *out : plain_rms_norm(x, weight, epsilon);
+  return NormTensors{weight, std::nullopt, epsilon}(x);
 }
 
 at::Tensor layer_norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                              double epsilon) {
-  const std::optional<at::Tensor> out = norm(x, weight, bias, epsilon);
-  return out ? *out : at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
+  return NormTensors{weight, bias, epsilon}(x);
 }
 
 cuda::HeadRows<const __nv_bfloat16> head_rows(const at::Tensor& x) {

@@ -11,6 +11,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -141,21 +142,87 @@ TEST(CudaKernels, MultiplyColumns) {
   }
 }
 
+// A norm of few vectors, and what it gives by itself.
+struct Normed {
+  Normed(std::int64_t vectors, std::int64_t width, bool centred)
+      : x(3 * some({vectors, width}) + (centred ? 2 : 0)),
+        weight(some({width}) / std::sqrt(width)),
+        value(at::empty_like(x)) {
+    if (centred) bias = some({width}) / std::sqrt(width);
+    by = {numbers(weight), centred ? numbers(bias) : nullptr, 1e-5F};
+    const cuda::Norm job{numbers(x), by, numbers_of(value), static_cast<int>(vectors),
+                         static_cast<int>(width)};
+    EXPECT_TRUE(cuda::serves_norm_of(width));
+    EXPECT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
+  }
+  at::Tensor x, weight, bias, value;
+  cuda::NormBy by;
+};
+
+TEST(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
+  at::manual_seed(9);
+  struct Case {
+    std::int64_t vectors, width;
+  };
+  for (const Case& item : {Case{1, 8}, Case{2, 264}, Case{4, 576}, Case{3, 2048}, Case{1, 4104},
+                           Case{2, 5000}, Case{1, 8192}, Case{4, 8192}}) {
+    const std::int64_t vectors = item.vectors;
+    const std::int64_t width = item.width;
+    const Normed norm(vectors, width, vectors == 2);
+    const at::Tensor first = some({20, width});
+    const at::Tensor second = some({20, width});
+    const at::Tensor bias = some({20});
+    const at::Tensor residual = some({vectors, 20});
+    std::array<at::Tensor, 2> out, again;
+    for (at::Tensor& one : out) one = at::zeros({vectors, 20}, first.options());
+    for (at::Tensor& one : again) one = at::ones({vectors, 20}, first.options());
+    cuda::FewRows job;
+    job.vectors = static_cast<int>(vectors);
+    job.width = static_cast<int>(width);
+    job.weights[0] = {numbers(first), numbers(bias), nullptr, 20};
+    job.weights[1] = {numbers(second), nullptr, nullptr, 20};
+    const auto expect_same = [&](const char* what) {
+      const auto run = [&](const at::Tensor& x, const cuda::NormBy& by,
+                           std::array<at::Tensor, 2>& to) {
+        job.x = numbers(x);
+        job.norm = by;
+        for (std::size_t i = 0; i < to.size(); ++i) job.weights[i].out = numbers_of(to[i]);
+        ASSERT_TRUE(cuda::serves_width(static_cast<std::size_t>(width), job.vectors, by));
+        ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+      };
+      run(norm.value, {}, out);
+      run(norm.x, norm.by, again);
+      for (int i = job.gates ? 1 : 0; i < job.count; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        EXPECT_TRUE(again[at].equal(out[at])) << what << ": " << vectors << " x " << width;
+      }
+    };
+    job.count = 2;
+    expect_same("two weights");
+    job.gates = true;
+    expect_same("a gate");
+    job.gates = false;
+    job.count = 1;
+    job.residual = numbers(residual);
+    expect_same("a residual");
+  }
+}
+
 TEST(CudaKernels, NormaliseRows) {
   at::manual_seed(5);
-  for (const std::int64_t width : {4, 576, 16384}) {
+  for (const std::int64_t width : {8, 576, 4104, 16384}) {
     ASSERT_TRUE(cuda::serves_norm_of(width));
     const at::Tensor x = 3 * some({2, width});
     const at::Tensor weight = some({width});
     at::Tensor out = at::empty({2, width}, x.options());
-    cuda::Norm job{numbers(x), numbers(weight),         nullptr, numbers_of(out),
-                   2,          static_cast<int>(width), 1e-6F};
+    cuda::Norm job{
+        numbers(x), {numbers(weight), nullptr, 1e-6F}, numbers_of(out), 2, static_cast<int>(width)};
     ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
     EXPECT_TRUE(is_near(out, plain_rms_norm(x, weight, 1e-6))) << width;
     const at::Tensor off_centre = x + 20;
     const at::Tensor bias = some({width});
     job.x = numbers(off_centre);
-    job.bias = numbers(bias);
+    job.by.bias = numbers(bias);
     ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
     EXPECT_TRUE(is_near(out, layer_norm(off_centre, weight, bias, 1e-6))) << width;
   }

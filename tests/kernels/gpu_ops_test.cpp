@@ -132,6 +132,32 @@ TEST(GpuLinear, GivesTheSameBitsBesideOthers) {
   }
 }
 
+// A norm that is left to a product: the bits of both, one after the other.
+TEST(GpuLinear, NormalisesAsTheNormDoes) {
+  at::manual_seed(11);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const std::int64_t width : {7, 64, 264, 576, 2048, 4096, 5120, 8192, 16384}) {
+      const at::Tensor x = 3 * some({1, rows, width}) + 1;
+      const LinearWeights first{some({300, width}), some({300})};
+      const LinearWeights second{some({300, width}), {}};
+      const at::Tensor bias = some({width});
+      for (const at::Tensor& centre : {at::Tensor(), bias}) {
+        const Operand later(x, {some({width}) / 8, centre, 1e-5});
+        const at::Tensor normed = later.value();
+        const std::vector<LinearWeights> layers{first, second};
+        const std::vector<at::Tensor> found = linears(later, layers);
+        ASSERT_EQ(found.size(), 2U);
+        EXPECT_TRUE(found[0].equal(kernels::linear(normed, first))) << rows << " x " << width;
+        EXPECT_TRUE(found[1].equal(kernels::linear(normed, second))) << rows << " x " << width;
+        EXPECT_TRUE(kernels::linear(later, first).equal(found[0])) << rows << " x " << width;
+        EXPECT_TRUE(gated_pair(later, first, second, Curve::kSilu)
+                        .equal(gated_pair(normed, first, second, Curve::kSilu)))
+            << rows << " x " << width;
+      }
+    }
+  }
+}
+
 TEST(GpuLinear, LeavesOtherDtypesAndGradientsToTorch) {
   const at::Tensor x = some({1, 64}, at::kFloat).requires_grad_();
   kernels::linear(x, some({8, 64}, at::kFloat)).sum().backward();

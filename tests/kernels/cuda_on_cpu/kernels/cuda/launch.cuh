@@ -92,6 +92,10 @@ inline void after_previous() {}
 inline uint4* dynamic_shared() {
   return this_block->shared.data();
 }
+inline void copy_ahead(uint4* to, const uint4* from) {
+  *to = *from;
+}
+inline void wait_for_copies() {}
 
 // False where the system has not so many threads.
 template <typename Job>
