@@ -48,13 +48,21 @@ at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
   return kernels::rms_norm(x, weight, epsilon_);
 }
 
+Operand RmsNormImpl::later(const at::Tensor& x) const {
+  return {x, {weight, {}, epsilon_}};
+}
+
 at::Tensor QuickLayerNormImpl::forward(const at::Tensor& x) const {
   return kernels::layer_norm(x, weight, bias, options.eps());
 }
 
-at::Tensor QuickLinearImpl::forward(const at::Tensor& x) {
-  if (is_spread()) return whole(kernels::linear(x, weight), bias);
-  return kernels::linear(x, weight, bias);
+Operand QuickLayerNormImpl::later(const at::Tensor& x) const {
+  return {x, {weight, bias, options.eps()}};
+}
+
+at::Tensor QuickLinearImpl::forward(const Operand& x) {
+  if (is_spread()) return whole(kernels::linear(x, {weight, {}}), bias);
+  return kernels::linear(x, {weight, bias});
 }
 
 at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tensor& x) {
@@ -63,10 +71,11 @@ at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tenso
 }
 
 at::Tensor QuickLinearImpl::gated_by(QuickLinearImpl& gate, const Activation& act,
-                                     const at::Tensor& x) {
+                                     const Operand& x) {
   if (act.curve)
     return kernels::gated_pair(x, {gate.weight, gate.bias}, {weight, bias}, *act.curve);
-  return act(gate.forward(x)) * kernels::linear(x, weight, bias);
+  const at::Tensor normed = x.value();
+  return act(gate.forward(normed)) * kernels::linear(normed, weight, bias);
 }
 
 Conv1DImpl::Conv1DImpl(std::int64_t in, std::int64_t out) {
@@ -89,7 +98,7 @@ at::Tensor Conv1DImpl::curved_by(const Activation& act, const at::Tensor& x) con
   return kernels::conv1d(x, weight_, bias_, {}, act.curve);
 }
 
-std::vector<at::Tensor> through_each(const at::Tensor& x,
+std::vector<at::Tensor> through_each(const Operand& x,
                                      std::initializer_list<SharingLinear> layers) {
   std::vector<kernels::LinearWeights> weights;
   for (const SharingLinear& layer : layers) weights.push_back({layer->weight, layer->bias});

@@ -14,10 +14,13 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "haul/description.h"
+#include "kernels/operand.h"
 #include "models/blocks/activation.h"
 #include "models/blocks/spread.h"
 
 namespace haul::models {
+
+using kernels::Operand;
 
 // REQUIRES: the module has such a child.
 const ModuleSpec& child(const ModuleSpec& parent, std::string_view name);
@@ -42,16 +45,15 @@ class Sharing : public Base {
 class QuickLinearImpl : public Sharing<torch::nn::LinearImpl>, public PartOfSum {
  public:
   using Sharing::Sharing;
-  at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward(const Operand& x);
   // residual + forward(x)
   at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x);
   // act(gate(x)) * forward(x)
-  at::Tensor gated_by(QuickLinearImpl& gate, const Activation& act, const at::Tensor& x);
+  at::Tensor gated_by(QuickLinearImpl& gate, const Activation& act, const Operand& x);
 };
 using SharingLinear = torch::nn::ModuleHolder<QuickLinearImpl>;
 // x through each of them.
-std::vector<at::Tensor> through_each(const at::Tensor& x,
-                                     std::initializer_list<SharingLinear> layers);
+std::vector<at::Tensor> through_each(const Operand& x, std::initializer_list<SharingLinear> layers);
 using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImpl>>;
 
 // A linear layer whose weight lies the other way round: (in, out).
@@ -74,6 +76,8 @@ class QuickLayerNormImpl : public torch::nn::LayerNormImpl {
  public:
   using LayerNormImpl::LayerNormImpl;
   at::Tensor forward(const at::Tensor& x) const;
+  // forward(x), left to the layer that multiplies it.
+  Operand later(const at::Tensor& x) const;
 };
 TORCH_MODULE(QuickLayerNorm);
 
@@ -82,6 +86,8 @@ class RmsNormImpl : public torch::nn::Module {
  public:
   RmsNormImpl(std::int64_t width, double epsilon);
   at::Tensor forward(const at::Tensor& x) const;
+  // forward(x), left to the layer that multiplies it.
+  Operand later(const at::Tensor& x) const;
 
   at::Tensor weight;
 

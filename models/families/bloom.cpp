@@ -131,6 +131,9 @@ class BloomModelImpl : public Model, public NumberedHeads {
 
   at::Tensor forward_part(const Inputs& inputs, const Layers& part,
                           const at::Tensor& given) override {
+    return for_head(inputs, part, given).value();
+  }
+  Operand for_head(const Inputs& inputs, const Layers& part, const at::Tensor& given) {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     at::Tensor x = part.begin == 0 ? embedding_norm_(word_embeddings_(inputs.ids)) : given;
     const AttentionMask mask = causal_mask(mask_request(inputs, past, x.device()));
@@ -140,7 +143,7 @@ class BloomModelImpl : public Model, public NumberedHeads {
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = h_[i]->as<BloomBlockImpl>()->forward(x, pass);
     }
-    return part.end < h_->size() ? x : ln_f_(last_tokens(x, inputs.last));
+    return part.end < h_->size() ? x : ln_f_->later(last_tokens(x, inputs.last));
   }
   std::vector<std::string> layers() const override { return layer_names("h", h_->size()); }
 

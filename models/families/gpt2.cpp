@@ -115,6 +115,9 @@ class GPT2ModelImpl : public Model {
 
   at::Tensor forward_part(const Inputs& inputs, const Layers& part,
                           const at::Tensor& given) override {
+    return for_head(inputs, part, given).value();
+  }
+  Operand for_head(const Inputs& inputs, const Layers& part, const at::Tensor& given) {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     at::Tensor x = given;
     if (part.begin == 0) {
@@ -125,7 +128,7 @@ class GPT2ModelImpl : public Model {
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = h_[i]->as<GPT2BlockImpl>()->forward(x, pass);
     }
-    return part.end < h_->size() ? x : ln_f_(last_tokens(x, inputs.last));
+    return part.end < h_->size() ? x : ln_f_->later(last_tokens(x, inputs.last));
   }
   std::vector<std::string> layers() const override { return layer_names("h", h_->size()); }
 

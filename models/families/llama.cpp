@@ -46,7 +46,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
   }
 
   // x + what attention to `normed` gives
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& normed, const Pass& pass) {
+  at::Tensor forward(const at::Tensor& x, const Operand& normed, const Pass& pass) {
     const std::vector<at::Tensor> parts = through_each(normed, {q_proj_, k_proj_, v_proj_});
     at::Tensor queries = split_heads(parts[0], head_size_);
     KeysValues added{split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)};
@@ -79,7 +79,7 @@ class LlamaMLPImpl : public torch::nn::Module {
   }
 
   // x + what `normed` becomes
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& normed) {
+  at::Tensor forward(const at::Tensor& x, const Operand& normed) {
     return down_proj_->added_to(x, up_proj_->gated_by(*gate_proj_, act_, normed));
   }
 
@@ -103,8 +103,8 @@ class LlamaDecoderLayerImpl : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    const at::Tensor attended = self_attn_(x, input_layernorm_(x), pass);
-    return mlp_(attended, post_attention_layernorm_(attended));
+    const at::Tensor attended = self_attn_(x, input_layernorm_->later(x), pass);
+    return mlp_(attended, post_attention_layernorm_->later(attended));
   }
 
  private:
@@ -171,6 +171,9 @@ class LlamaModelImpl : public Model {
 
   at::Tensor forward_part(const Inputs& inputs, const Layers& part,
                           const at::Tensor& given) override {
+    return for_head(inputs, part, given).value();
+  }
+  Operand for_head(const Inputs& inputs, const Layers& part, const at::Tensor& given) {
     at::Tensor x = part.begin == 0 ? embed_tokens_(inputs.ids) : given;  // (B, T, C)
     const std::int64_t tokens = inputs.ids.size(1);
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
@@ -185,7 +188,7 @@ class LlamaModelImpl : public Model {
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = layers_[i]->as<LlamaDecoderLayerImpl>()->forward(x, pass);
     }
-    return part.end < layers_->size() ? x : norm_(last_tokens(x, inputs.last));
+    return part.end < layers_->size() ? x : norm_->later(last_tokens(x, inputs.last));
   }
   std::vector<std::string> layers() const override {
     return layer_names("layers", layers_->size());

@@ -11,7 +11,8 @@
 namespace haul::models {
 
 // `Base` holds a Model that is made from a config, its part of the description and its dimensions,
-// and has words(), the weight of its embedding.
+// and has words(), the weight of its embedding, and for_head(), which is forward_part() with the
+// norm at its end left to the head.
 template <typename Base>
 class WithHead : public Model {
  public:
@@ -22,15 +23,18 @@ class WithHead : public Model {
         padding_(padding_id(config)) {
     const ModuleSpec& root = description.root;
     base_ = register_module(prefix, Base(config, child(root, prefix), *description.dimensions));
+    layers_ = base_->layers().size();
     const char* const name = classifies_ ? "score" : "lm_head";
     head_ = register_module(name, linear(root, name));
     if (!description.tied.empty()) head_->share(base_->words());
   }
 
-  at::Tensor forward(const Inputs& inputs) override { return with_head(inputs, hidden(inputs)); }
+  at::Tensor forward(const Inputs& inputs) override {
+    return forward_part(inputs, {0, layers_}, {});
+  }
   at::Tensor forward_part(const Inputs& inputs, const Layers& part, const at::Tensor& x) override {
-    const at::Tensor hidden = base_->forward_part(inputs, part, x);
-    return part.end < base_->layers().size() ? hidden : with_head(inputs, hidden);
+    const Operand hidden = base_->for_head(inputs, part, x);
+    return part.end < layers_ ? hidden.x : with_head(inputs, hidden);
   }
   std::vector<std::string> layers() const override {
     std::vector<std::string> names = base_->layers();
@@ -43,7 +47,7 @@ class WithHead : public Model {
   bool can_be_replayed() const override { return base_->can_be_replayed(); }
 
  private:
-  at::Tensor with_head(const Inputs& inputs, const at::Tensor& hidden) {
+  at::Tensor with_head(const Inputs& inputs, const Operand& hidden) {
     const at::Tensor scores = head_(hidden);
     return classifies_ ? of_last_token(scores, inputs.ids, padding_) : scores;
   }
@@ -52,6 +56,7 @@ class WithHead : public Model {
   bool classifies_;
   std::optional<std::int64_t> padding_;
   Base base_{nullptr};
+  std::size_t layers_ = 0;
   SharingLinear head_{nullptr};
 };
 
