@@ -30,6 +30,10 @@ Optional optional(const at::Tensor& tensor) {
   return tensor.defined() ? Optional(tensor) : std::nullopt;
 }
 
+std::optional<std::int64_t> number(std::optional<Curve> curve) {
+  return curve ? std::optional(static_cast<std::int64_t>(*curve)) : std::nullopt;
+}
+
 at::Tensor curved(const at::Tensor& gate, Curve curve) {
   return curve == Curve::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
 }
@@ -167,6 +171,9 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def(
       "conv1d(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int? curve) -> Tensor");
   library.def(
+      "normed_conv1d(Tensor x, Tensor norm, Tensor? norm_bias, float epsilon, Tensor weight, "
+      "Tensor? bias, int? curve) -> Tensor");
+  library.def(
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
   library.def(
       "linears(Tensor x, Tensor[] weights, Tensor?[] biases, Tensor? norm, Tensor? norm_bias, "
@@ -184,6 +191,7 @@ TORCH_LIBRARY_IMPL(haul, Autograd, library) {
   library.impl("products", torch::CppFunction::makeFallthrough());
   library.impl("linear", torch::CppFunction::makeFallthrough());
   library.impl("conv1d", torch::CppFunction::makeFallthrough());
+  library.impl("normed_conv1d", torch::CppFunction::makeFallthrough());
   library.impl("gated_linear", torch::CppFunction::makeFallthrough());
   library.impl("linears", torch::CppFunction::makeFallthrough());
   library.impl("gated_pair", torch::CppFunction::makeFallthrough());
@@ -214,8 +222,7 @@ at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
     return plain_conv1d(x, weight, bias, residual, curve);
   }
   static const auto op = own_op<decltype(own_conv1d)>("haul::conv1d");
-  const auto number = curve ? std::optional(static_cast<std::int64_t>(*curve)) : std::nullopt;
-  return op.call(x, weight, optional(bias), optional(residual), number);
+  return op.call(x, weight, optional(bias), optional(residual), number(curve));
 }
 
 at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -248,6 +255,17 @@ at::Tensor linear(const Operand& x, const LinearWeights& layer) {
   const Operand operand = for_one_operator(x, one);
   return operand.norm ? call_linears(operand, one).front()
                       : linear(operand.x, layer.weight, layer.bias);
+}
+
+at::Tensor conv1d(const Operand& x, const LinearWeights& layer, std::optional<Curve> curve) {
+  const Operand operand = for_one_operator(x, std::span(&layer, 1));
+  if (!operand.norm) return conv1d(operand.x, layer.weight, layer.bias, {}, curve);
+  using Normed = at::Tensor(const at::Tensor&, const at::Tensor&, const Optional&, double,
+                            const at::Tensor&, const Optional&, std::optional<std::int64_t>);
+  static const auto op = own_op<Normed>("haul::normed_conv1d");
+  const Norm& norm = *operand.norm;
+  return op.call(operand.x, norm.weight, optional(norm.bias), norm.epsilon, layer.weight,
+                 optional(layer.bias), number(curve));
 }
 
 std::vector<at::Tensor> linears(const Operand& x, std::span<const LinearWeights> layers) {

@@ -34,7 +34,7 @@ at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& gate, Curve curve);
 
-// A layer's weight (out, in), and its bias (out) or none.
+// A layer's weight (out, in), of a conv1d() (in, out), and its bias (out) or none.
 struct LinearWeights {
   at::Tensor weight;
   at::Tensor bias;
@@ -44,7 +44,11 @@ struct LinearWeights {
 // where that serves.
 at::Tensor linear(const Operand& x, const LinearWeights& layer);
 
-// The same by each of them. At once by the operator haul::linears where that serves, and by
+// conv1d() of it, at once by the operator haul::normed_conv1d where that serves.
+at::Tensor conv1d(const Operand& x, const LinearWeights& layer,
+                  std::optional<Curve> curve = std::nullopt);
+
+// linear() by each of them. At once by the operator haul::linears where that serves, and by
 // haul::products where weights are fetched to a GPU.
 std::vector<at::Tensor> linears(const Operand& x, std::span<const LinearWeights> layers);
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/curves.cuh"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/numbers.cuh"
 
 namespace haul::kernels::cuda {
@@ -11,7 +12,7 @@ namespace {
 
 // A block has a strip of columns: all of their sums, so that no block waits for another. Its
 // threads take the rows in turns, with two tiles of them on their way at any time.
-constexpr int kThreads = 512;
+constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
 constexpr std::size_t kMostShared = 96 << 10;  // bytes; some GPUs have less
@@ -22,7 +23,7 @@ constexpr int kNarrow = 2, kWider = 4;  // times kWide columns
 
 // Two blocks of a single vector's product fit on a processor: that of the next kernel begins there
 // before this one's ends.
-template <int kVectors, int kChunks>
+template <int kVectors, int kChunks, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
     columns(const __grid_constant__ Columns job) {
   constexpr int kStrip = kChunks * kWide;
@@ -48,12 +49,19 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
                     : uint4{0, 0, 0, 0};
     }
   };
+  auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
+  if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide, norm_shared);
   uint4 even[kUnroll], odd[kUnroll];
   load(0, even);  // before there is anything to multiply
   load(kTile, odd);
   after_previous();
-  for (int i = thread; i < kVectors * job.width; i += kThreads) {
-    x_shared[i] = __float2bfloat16_rn(fresh(job.x + i));
+  if constexpr (kNorms) {
+    normalise<kVectors>(job.norm, reinterpret_cast<const uint4*>(job.x), job.width / kWide,
+                        norm_shared, reinterpret_cast<uint4*>(x_shared));
+  } else {
+    for (int i = thread; i < kVectors * job.width; i += kThreads) {
+      x_shared[i] = __float2bfloat16_rn(fresh(job.x + i));
+    }
   }
   __syncthreads();
 
@@ -106,9 +114,10 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
 }
 
 // All of it asked for when the kernel starts: what it had of its own would count as well.
-std::size_t shared_for(std::size_t width, int vectors) {
+std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
   const std::size_t bytes = kWarps * kWider * kWide * sizeof(float) +
-                            width * sizeof(bf16) * static_cast<std::size_t>(vectors);
+                            width * sizeof(bf16) * static_cast<std::size_t>(vectors) +
+                            bytes_for_norm(norm, width, vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
 }
 
@@ -116,18 +125,21 @@ template <int kChunks>
 cudaError_t start_for(const Columns& job, cudaStream_t stream) {
   constexpr int kStrip = kChunks * kWide;
   const dim3 grid(static_cast<unsigned>((job.columns + kStrip - 1) / kStrip));
-  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors);
+  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors, job.norm);
   return for_vectors(job.vectors, [&](auto vectors) {
-    return start(columns<decltype(vectors)::value, kChunks>, job, grid, kThreads, shared, stream);
+    constexpr int kVectors = decltype(vectors)::value;
+    return start(job.norm.weight == nullptr ? columns<kVectors, kChunks, false>
+                                            : columns<kVectors, kChunks, true>,
+                 job, grid, kThreads, shared, stream);
   });
 }
 
 }  // namespace
 
-bool serves_columns(std::size_t width, std::size_t columns, int vectors) {
+bool serves_columns(std::size_t width, std::size_t columns, int vectors, const NormBy& norm) {
   return width > 0 && columns > 0 && columns % kWide == 0 && vectors >= 1 &&
          vectors <= kMostVectors &&
-         shared_for(width, vectors) <= std::min(kMostShared, current_machine().shared);
+         shared_for(width, vectors, norm) <= std::min(kMostShared, current_machine().shared);
 }
 
 cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {

@@ -8,6 +8,7 @@
 #include <cuda_bf16.h>
 #include <driver_types.h>
 
+#include "kernels/cuda/norm.h"
 #include "kernels/row_math.h"
 
 namespace haul::kernels::cuda {
@@ -23,10 +24,12 @@ struct Columns {
   bool curves = false;                      // what comes out goes through the curve
   Curve curve = Curve::kSilu;
   __nv_bfloat16* out = nullptr;  // (vectors, columns)
+  NormBy norm = {};              // without a weight x is multiplied as it is
 };
 
-// Whether a weight of this shape can be multiplied with so many vectors.
-bool serves_columns(std::size_t width, std::size_t columns, int vectors);
+// Whether a weight of this shape can be multiplied with so many vectors, normalised first where
+// there is a norm.
+bool serves_columns(std::size_t width, std::size_t columns, int vectors, const NormBy& norm = {});
 cudaError_t multiply_columns(const Columns& job, cudaStream_t stream);
 
 }  // namespace haul::kernels::cuda

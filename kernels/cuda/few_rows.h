@@ -39,7 +39,7 @@ struct FewRows {
   const __nv_bfloat16* x = nullptr;  // (vectors, width)
   int vectors = 0;
   int width = 0;
-  NormBy norm;                 // without a weight x is multiplied as it is
+  NormBy norm = {};            // without a weight x is multiplied as it is
   Rows weights[kMostWeights];  // one after another, of one width
   int count = 0;
   // Of a single weight: added to the products, (vectors, rows).

@@ -18,7 +18,7 @@ struct NormBy {
 
 struct Norm {
   const __nv_bfloat16* x = nullptr;  // (rows, width)
-  NormBy by;
+  NormBy by = {};
   __nv_bfloat16* out = nullptr;
   int rows = 0;
   int width = 0;

@@ -165,36 +165,55 @@ at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Opt
   return out;
 }
 
-at::Tensor conv1d_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
-                         const Optional& residual, std::optional<std::int64_t> curve) {
+bool serves_conv1d(const at::Tensor& x, const at::Tensor& weight, const cuda::NormBy& norm) {
   const std::int64_t width = weight.size(0);
-  const std::int64_t columns = weight.size(1);
-  const auto vectors = static_cast<int>(x.numel() / x.size(-1));
-  if (x.size(-1) != width || !weight.is_contiguous() || !is_aligned(weight) ||
-      !cuda::serves_columns(static_cast<std::size_t>(width), static_cast<std::size_t>(columns),
-                            vectors)) {
-    const auto named = curve ? std::optional(static_cast<Curve>(*curve)) : std::nullopt;
-    return plain_conv1d(x, weight, bias.value_or(at::Tensor()), residual.value_or(at::Tensor()),
-                        named);
-  }
+  return x.size(-1) == width && weight.is_contiguous() && is_aligned(weight) &&
+         cuda::serves_columns(static_cast<std::size_t>(width),
+                              static_cast<std::size_t>(weight.size(1)),
+                              static_cast<int>(x.numel() / width), norm);
+}
+
+// REQUIRES: it is served.
+at::Tensor run_conv1d(const at::Tensor& x, const cuda::NormBy& norm, const at::Tensor& weight,
+                      const Optional& bias, const Optional& residual,
+                      std::optional<std::int64_t> curve) {
   const at::Tensor rows = x.contiguous();
   const at::Tensor added = residual ? residual->contiguous() : at::Tensor();
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = columns;
+  sizes.back() = weight.size(1);
   at::Tensor out = at::empty(sizes, x.options());
   const cuda::Columns job{numbers(rows),
-                          vectors,
-                          static_cast<int>(width),
+                          static_cast<int>(x.numel() / x.size(-1)),
+                          static_cast<int>(x.size(-1)),
                           numbers(weight),
-                          static_cast<int>(columns),
+                          static_cast<int>(weight.size(1)),
                           numbers(bias),
                           numbers(added),
                           curve.has_value(),
                           static_cast<Curve>(curve.value_or(0)),
-                          numbers_of(out)};
+                          numbers_of(out),
+                          norm};
   const c10::cuda::CUDAGuard guard(x.device());
   C10_CUDA_CHECK(cuda::multiply_columns(job, stream_for(x)));
   return out;
+}
+
+at::Tensor conv1d_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
+                         const Optional& residual, std::optional<std::int64_t> curve) {
+  if (serves_conv1d(x, weight, {})) return run_conv1d(x, {}, weight, bias, residual, curve);
+  const auto named = curve ? std::optional(static_cast<Curve>(*curve)) : std::nullopt;
+  return plain_conv1d(x, weight, bias.value_or(at::Tensor()), residual.value_or(at::Tensor()),
+                      named);
+}
+
+at::Tensor normed_conv1d_on_gpu(const at::Tensor& x, const at::Tensor& by, const Optional& by_bias,
+                                double epsilon, const at::Tensor& weight, const Optional& bias,
+                                std::optional<std::int64_t> curve) {
+  const NormTensors norm{by, by_bias, epsilon};
+  if (norm.serves(x) && serves_conv1d(x, weight, norm.job())) {
+    return run_conv1d(x, norm.job(), weight, bias, {}, curve);
+  }
+  return conv1d_on_gpu(norm(x), weight, bias, {}, curve);
 }
 
 std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weights,
@@ -377,6 +396,7 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("products", products);
   library.impl("linear", linear_on_gpu);
   library.impl("conv1d", conv1d_on_gpu);
+  library.impl("normed_conv1d", normed_conv1d_on_gpu);
   library.impl("gated_linear", gated_on_gpu);
   library.impl("linears", linears_on_gpu);
   library.impl("gated_pair", pair_on_gpu);

@@ -83,9 +83,9 @@ Conv1DImpl::Conv1DImpl(std::int64_t in, std::int64_t out) {
   bias_ = register_parameter("bias", at::empty({out}));
 }
 
-at::Tensor Conv1DImpl::forward(const at::Tensor& x) const {
-  if (is_spread()) return whole(kernels::conv1d(x, weight_, {}), bias_);
-  return kernels::conv1d(x, weight_, bias_);
+at::Tensor Conv1DImpl::forward(const Operand& x) const {
+  if (is_spread()) return whole(kernels::conv1d(x, {weight_, {}}), bias_);
+  return kernels::conv1d(x, {weight_, bias_});
 }
 
 at::Tensor Conv1DImpl::added_to(const at::Tensor& residual, const at::Tensor& x) const {
@@ -93,9 +93,9 @@ at::Tensor Conv1DImpl::added_to(const at::Tensor& residual, const at::Tensor& x)
   return kernels::conv1d(x, weight_, bias_, residual);
 }
 
-at::Tensor Conv1DImpl::curved_by(const Activation& act, const at::Tensor& x) const {
+at::Tensor Conv1DImpl::curved_by(const Activation& act, const Operand& x) const {
   if (!act.curve || is_spread()) return act(forward(x));
-  return kernels::conv1d(x, weight_, bias_, {}, act.curve);
+  return kernels::conv1d(x, {weight_, bias_}, act.curve);
 }
 
 std::vector<at::Tensor> through_each(const Operand& x,

@@ -60,11 +60,11 @@ using SharingEmbedding = torch::nn::ModuleHolder<Sharing<torch::nn::EmbeddingImp
 class Conv1DImpl : public torch::nn::Module, public PartOfSum {
  public:
   Conv1DImpl(std::int64_t in, std::int64_t out);
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const Operand& x) const;
   // residual + forward(x)
   at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x) const;
   // act(forward(x))
-  at::Tensor curved_by(const Activation& act, const at::Tensor& x) const;
+  at::Tensor curved_by(const Activation& act, const Operand& x) const;
 
  private:
   at::Tensor weight_, bias_;

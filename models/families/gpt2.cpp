@@ -35,7 +35,7 @@ class GPT2AttentionImpl : public torch::nn::Module {
   }
 
   // Added to the residual.
-  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x, const Pass& pass) {
+  at::Tensor forward(const at::Tensor& residual, const Operand& x, const Pass& pass) {
     const std::vector<at::Tensor> parts = c_attn_(x).chunk(3, -1);
     const at::Tensor queries = split_heads(parts[0], head_size_);
     KeysValues seen{split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)};
@@ -60,7 +60,7 @@ class GPT2MLPImpl : public torch::nn::Module {
   }
 
   // Added to the residual.
-  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& residual, const Operand& x) {
     return c_proj_->added_to(residual, c_fc_->curved_by(act_, x));
   }
 
@@ -82,8 +82,8 @@ class GPT2BlockImpl : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    const at::Tensor attended = attn_(x, ln_1_(x), pass);
-    return mlp_(attended, ln_2_(attended));
+    const at::Tensor attended = attn_(x, ln_1_->later(x), pass);
+    return mlp_(attended, ln_2_->later(attended));
   }
 
  private:

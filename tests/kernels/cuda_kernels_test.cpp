@@ -12,6 +12,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -205,6 +206,35 @@ TEST(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
     job.count = 1;
     job.residual = numbers(residual);
     expect_same("a residual");
+  }
+}
+
+TEST(CudaKernels, NormaliseWhatTheyMultiplyByInput) {
+  at::manual_seed(10);
+  struct Case {
+    std::int64_t vectors, width, columns;
+  };
+  for (const Case& item :
+       {Case{1, 8, 8}, Case{3, 264, 40}, Case{2, 1600, 72}, Case{4, 4104, 136}}) {
+    const Normed norm(item.vectors, item.width, item.vectors != 2);
+    const at::Tensor weight = some({item.width, item.columns});
+    const at::Tensor bias = some({item.columns});
+    at::Tensor out = at::zeros({item.vectors, item.columns}, weight.options());
+    at::Tensor again = at::ones_like(out);
+    cuda::Columns job{
+        numbers(norm.value), static_cast<int>(item.vectors), static_cast<int>(item.width),
+        numbers(weight),     static_cast<int>(item.columns), numbers(bias)};
+    job.curves = item.vectors > 1;
+    job.out = numbers_of(out);
+    ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+    job.x = numbers(norm.x);
+    job.norm = norm.by;
+    job.out = numbers_of(again);
+    ASSERT_TRUE(cuda::serves_columns(static_cast<std::size_t>(item.width),
+                                     static_cast<std::size_t>(item.columns), job.vectors,
+                                     job.norm));
+    ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(again.equal(out)) << item.vectors << " x " << item.width;
   }
 }
 

@@ -1,6 +1,7 @@
 // haul's kernels on a GPU, each against its plain twin.
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -152,6 +153,20 @@ TEST(GpuLinear, NormalisesAsTheNormDoes) {
         EXPECT_TRUE(kernels::linear(later, first).equal(found[0])) << rows << " x " << width;
         EXPECT_TRUE(gated_pair(later, first, second, Curve::kSilu)
                         .equal(gated_pair(normed, first, second, Curve::kSilu)))
+            << rows << " x " << width;
+      }
+    }
+  }
+}
+
+TEST(GpuConv1d, NormalisesAsTheNormDoes) {
+  at::manual_seed(12);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const std::int64_t width : {7, 64, 768, 1600, 8192}) {
+      const Operand later(3 * some({1, rows, width}) + 1, {some({width}), some({width}), 1e-5});
+      const LinearWeights layer{some({width, 1000}), some({1000})};
+      for (const std::optional<Curve> curve : {std::optional<Curve>(), {Curve::kGeluByTanh}}) {
+        EXPECT_TRUE(conv1d(later, layer, curve).equal(conv1d(later.value(), layer, curve)))
             << rows << " x " << width;
       }
     }

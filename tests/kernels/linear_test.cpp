@@ -1,5 +1,9 @@
 #include "kernels/linear.h"
 
+#include <array>
+#include <utility>
+#include <vector>
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -11,6 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/few_rows.h"
+#include "kernels/layer_norm.h"
+#include "kernels/rms_norm.h"
 
 namespace haul::kernels {
 namespace {
@@ -180,6 +186,32 @@ TEST(Linear, OfManyRowsTakesABiasAndAResidual) {
       const at::Tensor found = kernels::linear(x, weight, bias, residual);
       EXPECT_TRUE(at::allclose(found, plain_linear(x, weight, bias, residual), 1e-4, 1e-4));
     }
+  }
+}
+
+TEST(Linear, OfANormThatIsLeftToItIsTheSame) {
+  const at::Tensor x = at::randn({1, 3, 70}).to(at::kBFloat16);
+  const auto some = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); };
+  const std::array<LinearWeights, 2> layers = {
+      {{some({30, 70}), some({30})}, {some({30, 70}), {}}}};
+  const LinearWeights by_input{some({70, 30}), some({30})};
+  const at::Tensor weight = some({70});
+  const at::Tensor bias = some({70});
+  const at::Tensor rms = rms_norm(x, weight, 1e-5);
+  const at::Tensor centred = layer_norm(x, weight, bias, 1e-5);
+  for (const auto& [later, normed] :
+       {std::pair(Operand(x), x), std::pair(Operand(x, {weight, {}, 1e-5}), rms),
+        std::pair(Operand(x, {weight, bias, 1e-5}), centred)}) {
+    const at::Tensor first = kernels::linear(normed, layers[0].weight, layers[0].bias);
+    EXPECT_TRUE(kernels::linear(later, layers[0]).equal(first));
+    const std::vector<at::Tensor> found = linears(later, layers);
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_TRUE(found[0].equal(first));
+    EXPECT_TRUE(found[1].equal(kernels::linear(normed, layers[1].weight)));
+    EXPECT_TRUE(gated_pair(later, layers[0], layers[1], Curve::kSilu)
+                    .equal(gated_linear(normed, layers[1].weight, {}, first, Curve::kSilu)));
+    EXPECT_TRUE(kernels::conv1d(later, by_input)
+                    .equal(kernels::conv1d(normed, by_input.weight, by_input.bias)));
   }
 }
 
