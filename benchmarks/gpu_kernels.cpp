@@ -93,11 +93,14 @@ void compare(const char* name, std::int64_t rows, std::int64_t width) {
     const at::Tensor first = w.narrow(0, 0, rows / 2);
     haul::kernels::gated_pair(x, {first, {}}, {w.narrow(0, rows / 2, rows / 2), {}}, Curve::kSilu);
   });
+  const haul::kernels::Operand later(x, {some({width}), {}, 1e-5});
+  const double normed = speed([&](const at::Tensor& w) { haul::kernels::linear(later, {w, {}}); });
   const double torch = speed([&](const at::Tensor& w) { at::linear(x, w); });
   const double reader = speed([&](const at::Tensor& w) { at::sum(w); });
   fmt::print(
-      "{:10} {:7} x {:5}: haul {:5.0f}, gated {:5.0f}, torch {:5.0f}, torch's sum {:5.0f} GB/s\n",
-      name, rows, width, own, pair, torch, reader);
+      "{:10} {:7} x {:5}: haul {:5.0f}, gated {:5.0f}, normed {:5.0f}, torch {:5.0f}, torch's sum "
+      "{:5.0f} GB/s\n",
+      name, rows, width, own, pair, normed, torch, reader);
 }
 
 void time_small(const char* name, const std::function<void()>& work) {
