@@ -3,9 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 namespace haul::kernels {
-namespace {
 
-bool knows(at::Device device, at::ScalarType type) {
+bool has_own_ops(at::Device device, at::ScalarType type) {
   if (device.is_cpu()) return type == at::kFloat || type == at::kBFloat16;
   static const bool on_gpus = c10::Dispatcher::singleton()
                                   .findSchemaOrThrow("haul::linear", "")
@@ -13,12 +12,10 @@ bool knows(at::Device device, at::ScalarType type) {
   return device.is_cuda() && type == at::kBFloat16 && on_gpus;
 }
 
-}  // namespace
-
 bool has_own_ops(std::initializer_list<const at::Tensor*> tensors) {
   const at::Tensor& first = **tensors.begin();
   const at::ScalarType type = first.scalar_type();
-  if (!knows(first.device(), type)) return false;
+  if (!has_own_ops(first.device(), type)) return false;
   const bool gradients = at::GradMode::is_enabled();
   for (const at::Tensor* const tensor : tensors) {
     if (!tensor->defined()) continue;

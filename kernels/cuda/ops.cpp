@@ -1,6 +1,7 @@
 // haul's operators on GPUs. What a kernel cannot serve is left to the plain twin.
 
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -15,6 +16,7 @@
 #include <torch/library.h>
 
 #include "kernels/attend.h"
+#include "kernels/cuda/angles.h"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
@@ -334,25 +336,50 @@ bool has_whole_rows(const at::Tensor& cache) {
          cache.stride(2) % 8 == 0;
 }
 
-at::Tensor likeliest_on_gpu(const at::Tensor& scores) {
+void likeliest_on_gpu(const at::Tensor& scores, at::Tensor& ids) {
   // A block has its row's number in the grid's second dimension.
   constexpr std::int64_t kMostRows = 65535;
   const at::Tensor rows = scores.contiguous();
   if (!cuda::serves_scores_of(rows.size(1)) || rows.size(0) > kMostRows || !is_aligned(rows)) {
-    return at::argmax(scores, 1);
+    ids.copy_(at::argmax(scores, 1));
+    return;
   }
   cuda::Likeliest job;
   job.scores = numbers(rows);
   job.rows = static_cast<int>(rows.size(0));
   job.width = static_cast<int>(rows.size(1));
-  const auto longs = rows.options().dtype(at::kLong);
-  at::Tensor best = at::empty({rows.size(0), cuda::parts_for(job.width)}, longs);
-  at::Tensor out = at::empty({rows.size(0)}, longs);
+  at::Tensor best = at::empty({rows.size(0), cuda::parts_for(job.width)}, ids.options());
   job.best = static_cast<unsigned long long*>(best.mutable_data_ptr());
-  job.out = out.mutable_data_ptr<std::int64_t>();
+  job.out = ids.mutable_data_ptr<std::int64_t>();
   const c10::cuda::CUDAGuard guard(rows.device());
   C10_CUDA_CHECK(cuda::find_likeliest(job, stream_for(rows)));
-  return out;
+}
+
+template <typename T>
+void find_angles(const at::Tensor& positions, const at::Tensor& speeds, double factor,
+                 at::Tensor& cosine, at::Tensor& sine) {
+  cuda::Angles<T> job;
+  job.positions = positions.const_data_ptr<std::int64_t>();
+  job.speeds = speeds.const_data_ptr<float>();
+  job.cosine = static_cast<T*>(cosine.mutable_data_ptr());
+  job.sine = static_cast<T*>(sine.mutable_data_ptr());
+  job.count = positions.numel();
+  job.size = static_cast<int>(speeds.size(0));
+  job.factor = static_cast<float>(factor);
+  const c10::cuda::CUDAGuard guard(positions.device());
+  C10_CUDA_CHECK(cuda::find_angles(job, stream_for(positions)));
+}
+
+std::tuple<at::Tensor, at::Tensor> angles_on_gpu(const at::Tensor& positions,
+                                                 const at::Tensor& speeds, double factor,
+                                                 at::ScalarType dtype) {
+  std::vector<std::int64_t> shape = positions.sizes().vec();
+  shape.push_back(2 * speeds.size(0));
+  at::Tensor cosine = at::empty(shape, speeds.options().dtype(dtype));
+  at::Tensor sine = at::empty_like(cosine);
+  const auto find = dtype == at::kFloat ? find_angles<float> : find_angles<__nv_bfloat16>;
+  find(positions.contiguous(), speeds.contiguous(), factor, cosine, sine);
+  return {cosine, sine};
 }
 
 at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
@@ -405,7 +432,8 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("rotate_into", rotate_on_gpu);
   library.impl("keep", keep_on_gpu);
   library.impl("attend", attend_on_gpu);
-  library.impl("likeliest", likeliest_on_gpu);
+  library.impl("likeliest_into", likeliest_on_gpu);
+  library.impl("angles", angles_on_gpu);
 }
 
 }  // namespace

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/where.h>
 
 #include "haul/error.h"
+#include "kernels/angles.h"
 #include "kernels/rotate.h"
 
 namespace haul::models {
@@ -149,13 +150,8 @@ Rotation RotaryEmbeddingImpl::forward(const at::Tensor& positions, std::int64_t 
         (dynamic_factor_ - 1);
     speeds = frequencies(base_ * std::pow(stretch, size / (size - 2)));
   }
-  const at::Tensor angles = positions.unsqueeze(-1).to(at::kFloat) * speeds.to(positions.device());
-  const at::Tensor both = at::cat({angles, angles}, -1);
-  const auto finished = [&](at::Tensor values) {
-    if (attention_factor_ != 1) values = values.mul_(attention_factor_);
-    return values.to(dtype);
-  };
-  return {finished(both.cos()), finished(both.sin())};
+  auto [cosine, sine] = kernels::angles(positions, speeds, attention_factor_, dtype);
+  return {std::move(cosine), std::move(sine)};
 }
 
 }  // namespace haul::models

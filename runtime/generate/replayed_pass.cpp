@@ -44,7 +44,7 @@ void ReplayedPass::work(ModelCache& cache) {
   inputs.positions = past.view({1, 1});
   inputs.cache = &cache;
   logits_ = run_(inputs);
-  ids.copy_(kernels::likeliest(logits_.select(1, 0)));
+  kernels::likeliest_into(logits_.select(1, 0), ids);
   past.add_(1);
 }
 

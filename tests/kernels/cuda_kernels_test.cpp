@@ -6,6 +6,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -13,12 +14,15 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "kernels/angles.h"
 #include "kernels/attend.h"
+#include "kernels/cuda/angles.h"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/few_rows.h"
@@ -291,6 +295,26 @@ TEST(CudaKernels, FindTheLikeliest) {
     odd[1][width - 3] = -nan;
     odd[2].fill_(nan);
     expect_same(odd);
+  }
+}
+
+TEST(CudaKernels, FindAngles) {
+  const at::Tensor positions = at::arange(0, 700, 7).view({2, 50});
+  const at::Tensor speeds = at::pow(10000.0, -at::arange(0, 48, 2, at::kFloat) / 48);
+  for (const double factor : {1.0, 1.25}) {
+    const Angles expected = plain_angles(positions, speeds, factor, at::kFloat);
+    at::Tensor cosine = at::empty_like(expected.cosine);
+    at::Tensor sine = at::empty_like(expected.sine);
+    const cuda::Angles<float> job{positions.const_data_ptr<std::int64_t>(),
+                                  speeds.const_data_ptr<float>(),
+                                  cosine.mutable_data_ptr<float>(),
+                                  sine.mutable_data_ptr<float>(),
+                                  positions.numel(),
+                                  static_cast<int>(speeds.size(0)),
+                                  static_cast<float>(factor)};
+    ASSERT_EQ(cuda::find_angles(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(at::allclose(cosine, expected.cosine, 1e-6, 1e-6)) << factor;
+    EXPECT_TRUE(at::allclose(sine, expected.sine, 1e-6, 1e-6)) << factor;
   }
 }
 

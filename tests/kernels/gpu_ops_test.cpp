@@ -12,11 +12,13 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include "kernels/angles.h"
 #include "kernels/attend.h"
 #include "kernels/layer_norm.h"
 #include "kernels/likeliest.h"
@@ -208,6 +210,19 @@ TEST(GpuLayerNorm, IsTheSameAsOfTorchs) {
                                at::layer_norm(x, {width}, weight, bias, 1e-5), 2 * kRounding,
                                kRounding))
           << rows << " x " << width;
+    }
+  }
+}
+
+TEST(GpuAngles, AreWhatTorchFinds) {
+  const at::Tensor speeds = at::pow(10000.0, -at::arange(0, 128, 2, at::kFloat) / 128).cuda();
+  for (const at::Tensor& positions :
+       {at::full({1, 1}, 8191, at::kLong), at::arange(0, 6000).view({3, 2000})}) {
+    for (const double factor : {1.0, 1.1386294}) {
+      const Angles found = angles(positions.cuda(), speeds, factor, at::kBFloat16);
+      const Angles torchs = plain_angles(positions.cuda(), speeds, factor, at::kBFloat16);
+      EXPECT_TRUE(found.cosine.equal(torchs.cosine)) << factor;
+      EXPECT_TRUE(found.sine.equal(torchs.sine)) << factor;
     }
   }
 }
