@@ -13,6 +13,7 @@
 
 namespace haul::kernels {
 
+// Whether the operators know the dtype there.
 bool has_own_ops(at::Device device, at::ScalarType type);
 // Tensors of one device and of one dtype that the operators know there, no gradient asked for.
 // Undefined ones do not count. GPUs have operators for BF16 where the CUDA part is built.

@@ -255,8 +255,13 @@ void offer_best_cpu_share(const World& world, const UnitOrder& units, Recipe rec
     recipe.on_cpu = count;
     return best->offer(Filler(world, units, recipe).run());
   };
-  const auto copies = [](const Timing& timing) {
-    double longest = timing.disk;
+  double looked_up = 0;  // seconds of rows, which are no copies
+  for (const Unit& unit : world.units) {
+    if (recipe.looks_up) looked_up += static_cast<double>(unit.rows) / world.disk_bandwidth;
+  }
+  const auto copies = [&](const Timing& timing) {
+    const double disk = timing.disk - looked_up;
+    double longest = disk > kTimeRounding * timing.disk ? disk : 0;
     for (const double link : timing.link) longest = std::max(longest, link);
     return longest;
   };

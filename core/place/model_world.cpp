@@ -23,6 +23,13 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// A table of which a token reads one row.
+bool is_lookup(const ModuleSpec& module) {
+  return module.class_name.ends_with("Embedding") && module.children.empty() &&
+         module.parameters.size() == 1 && module.parameters[0].shape.size() == 2 &&
+         module.parameters[0].shape[0] > 0;
+}
+
 class Builder {
  public:
   Builder(const ModuleSizes& sizes, const MapOptions& options, const Workload& workload,
@@ -103,7 +110,7 @@ class Builder {
     unit.weights = unit.touched + unit.margin;
     unit.extra = unit.buffers + unit.buffer_margin;
     const ModuleSpec* module = sizes_[node].module;
-    if (module != nullptr && is_table(*module)) {
+    if (module != nullptr && is_lookup(*module)) {
       const double row =
           static_cast<double>(bytes) / static_cast<double>(module->parameters[0].shape[0]);
       const auto of_bytes = [&](double each) {
@@ -112,7 +119,8 @@ class Builder {
       };
       unit.touched = std::min(unit.touched, of_bytes(row));
       // Disks are read by whole sectors.
-      unit.rows = std::max<Size>(1, of_bytes(row + static_cast<double>(kReadSlack)));
+      const Size rows = std::max<Size>(1, of_bytes(row + static_cast<double>(kReadSlack)));
+      if (is_table(*module)) unit.rows = rows;
     } else {
       unit.operations = 2.0 * elements * static_cast<double>(workload_.tokens);
     }
@@ -239,7 +247,7 @@ double linear_share(const ModuleSizes& sizes) {
   Bits linear = 0;
   Bits all = 0;
   for (const ModuleSizes::Node& node : sizes.nodes()) {
-    if (node.module == nullptr || node.divisible || is_table(*node.module)) {
+    if (node.module == nullptr || node.divisible || is_lookup(*node.module)) {
       continue;
     }
     all += node.bits;
@@ -303,9 +311,7 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
 }  // namespace
 
 bool is_table(const ModuleSpec& module) {
-  return module.class_name.ends_with("Embedding") && module.children.empty() &&
-         module.parameters.size() == 1 && module.parameters[0].shape.size() == 2 &&
-         module.parameters[0].shape[0] > 0;
+  return is_lookup(module) && module.class_name == "Embedding" && module.buffers.empty();
 }
 
 Bytes Workload::kv_slots() const {

@@ -13,7 +13,7 @@
 
 namespace haul::core {
 
-// A table of which a token reads one row.
+// Of which rows are looked up and nothing else is done, as torch's Embedding does.
 bool is_table(const ModuleSpec& module);
 
 // What a pass brings beside the weights.

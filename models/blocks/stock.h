@@ -54,12 +54,12 @@ class QuickLinearImpl : public Sharing<torch::nn::LinearImpl>, public PartOfSum 
 using SharingLinear = torch::nn::ModuleHolder<QuickLinearImpl>;
 // x through each of them.
 std::vector<at::Tensor> through_each(const Operand& x, std::initializer_list<SharingLinear> layers);
-// A class of its own, whose name tells those who place it that rows of it are looked up.
-class SharingEmbeddingImpl : public Sharing<torch::nn::EmbeddingImpl> {
+// Of torch's name, by which plans know that rows of it are looked up.
+class EmbeddingImpl : public Sharing<torch::nn::EmbeddingImpl> {
  public:
   using Sharing::Sharing;
 };
-TORCH_MODULE(SharingEmbedding);
+using SharingEmbedding = torch::nn::ModuleHolder<EmbeddingImpl>;
 
 // A linear layer whose weight lies the other way round: (in, out).
 class Conv1DImpl : public torch::nn::Module, public PartOfSum {

@@ -484,7 +484,8 @@ class Builder {
       Home home{data_[i], 0, 0, placed.size};
       if (!in_memory(i))
         home = {nullptr, store_->disk().open(files_[i].file), files_[i].offset, placed.size};
-      storage = store_->streamed(placed.name, placed.runs_on, placed.size, home, part_of(i));
+      storage = store_->streamed(placed.name, placed.runs_on, placed.size, home, part_of(i),
+                                 placed.looked_up());
     }
     for (const at::Tensor& tensor : placed.tensors) {
       const c10::DimVector strides = placed.as_stored ? c10::DimVector(tensor.strides())

@@ -41,7 +41,7 @@ Touch touch_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   if (schema.name() == "aten::copy_" || schema.name() == "aten::_to_copy") return Touch::kCopy;
   if (schema.name() == "haul::products") return Touch::kProducts;
-  if (schema.name() == "aten::embedding") return Touch::kLookup;
+  if (schema.name() == "aten::embedding" && !schema.is_mutable()) return Touch::kLookup;
   if (!schema.is_mutable() && schema.argumentIndexWithName("running_mean") &&
       schema.argumentIndexWithName("training")) {
     return Touch::kStatistics;
@@ -225,11 +225,30 @@ bool run_one_by_one(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 // Rows of a table that the CPU looks up where it lies, if this is one.
-bool run_by_rows(Arguments arguments, torch::jit::Stack* stack) {
-  std::optional<at::Tensor> rows = look_up(arguments[0].toTensor(), arguments[1].toTensor());
-  if (!rows) return false;
+bool run_by_rows(Arguments arguments, const Found& found, torch::jit::Stack* stack) {
+  const at::Tensor& table = arguments[0].toTensor();
+  const at::Tensor& ids = arguments[1].toTensor();
+  if (!can_look_up(table)) return false;
+  std::vector<Weight*> others = found.streamed;  // ids may be the model's own
+  std::erase(others, find_weight(table));
+  at::Tensor rows;
+  {
+    OpLeases leases;
+    leases.take(others);
+    rows = look_up(table, ids);
+  }
   torch::jit::drop(*stack, arguments.size());
-  stack->emplace_back(std::move(*rows));
+  stack->emplace_back(std::move(rows));
+  return true;
+}
+
+// A copy of such a table, for which there is no slot.
+bool run_copy(const c10::OperatorHandle& op, Arguments arguments, torch::jit::Stack* stack) {
+  if (op.schema().name() != "aten::copy_") return false;
+  at::Tensor to = arguments[0].toTensor();
+  if (!copy_table(arguments[1].toTensor(), to)) return false;
+  torch::jit::drop(*stack, arguments.size());
+  stack->emplace_back(std::move(to));
   return true;
 }
 
@@ -263,8 +282,12 @@ void intercept(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return;
   }
   if (touch == Touch::kLookup &&
-      run_by_rows(Arguments(*stack).slice(stack->size() - count), stack)) {
+      run_by_rows(Arguments(*stack).slice(stack->size() - count), found, stack)) {
     if (found.several_devices) mark_outputs(op, stack);
+    return;
+  }
+  if (touch == Touch::kCopy &&
+      run_copy(op, Arguments(*stack).slice(stack->size() - count), stack)) {
     return;
   }
   OpLeases leases;

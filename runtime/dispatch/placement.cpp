@@ -203,7 +203,7 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
   placed.plan = plan_for(description, placement, options);
   placed.main_device =
       main_device_of(placed.plan, std::holds_alternative<DeviceMap>(placement), options);
-  const bool planned = std::holds_alternative<Plan>(placement);
+  const bool planned = !std::holds_alternative<DeviceMap>(placement);
   PlannedExecution execution(placed.plan);
 
   std::set<std::string> tables;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <memory>
-#include <span>
+#include <numeric>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
+#include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/weight_store.h"
 #include "runtime/tiers/read_end.h"
 
@@ -19,79 +21,142 @@ namespace haul::runtime {
 namespace {
 
 constexpr std::size_t kAtOnce = 256;  // rows
+constexpr Bytes kPiece = 8 * kMiB;    // of a table
 
-// The rows of these numbers, one after another, to `to`.
-void read_rows(DiskReader& disk, const Home& home, std::span<const std::int64_t> rows, Bytes size,
-               std::byte* to) {
-  const Bytes step = (size + 3 * kReadSlack - 1) / kReadSlack * kReadSlack;
-  const std::size_t at_once = std::min(kAtOnce, rows.size());
-  const std::unique_ptr<std::byte[]> buffer(new std::byte[at_once * step]);
-  for (; !rows.empty(); rows = rows.subspan(std::min(at_once, rows.size()))) {
-    const std::span<const std::int64_t> now = rows.first(std::min(at_once, rows.size()));
-    std::vector<ReadEnd> ends(now.size());
-    for (std::size_t i = 0; i < now.size(); ++i) {
-      disk.read({home.file, home.offset + static_cast<Bytes>(now[i]) * size, size,
-                 buffer.get() + i * step + kReadSlack, ends[i].done()});
-    }
+// Memory for parts of a weight, which are read side by side.
+class Parts {
+ public:
+  Parts(const Weight& weight, Bytes size, std::size_t count)
+      : weight_(weight),
+        step_((size + 3 * kReadSlack - 1) / kReadSlack * kReadSlack),
+        memory_(new std::byte[count * step_]) {}
+
+  struct Range {
+    Bytes offset;
+    Bytes size;
+  };
+  // At most as many as there is memory for.
+  void read(const Home& home, const std::vector<Range>& ranges) {
+    std::vector<ReadEnd> ends;
+    ends.reserve(ranges.size());
     std::exception_ptr failure;
-    for (ReadEnd& end : ends) {  // all of them, before the buffer goes
+    const auto guarded = [&](const auto& work) {
       try {
-        end.wait();
+        work();
       } catch (...) {
-        failure = std::current_exception();
+        if (!failure) failure = std::current_exception();
       }
-    }
-    if (failure) std::rethrow_exception(failure);
-    for (std::size_t i = 0; i < now.size(); ++i, to += size) {
-      std::memcpy(to, buffer.get() + i * step + kReadSlack, size);
+    };
+    guarded([&] {
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        ReadEnd end;
+        weight_.store->disk().read({home.file, home.offset + ranges[i].offset, ranges[i].size,
+                                    memory_.get() + i * step_ + kReadSlack, end.done()});
+        ends.push_back(std::move(end));
+      }
+    });
+    // All of them, since they write to this memory.
+    for (ReadEnd& end : ends) guarded([&] { end.wait(); });
+    if (!failure) return;
+    try {
+      std::rethrow_exception(failure);
+    } catch (Error& error) {
+      error.add_context(fmt::format("weight '{}'", weight_.name));
+      throw;
     }
   }
+  const std::byte* operator[](std::size_t i) const {
+    return memory_.get() + i * step_ + kReadSlack;
+  }
+
+ private:
+  const Weight& weight_;
+  Bytes step_;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+bool is_whole(const at::Tensor& table) {
+  return table.is_contiguous() && table.storage_offset() == 0;
 }
 
 }  // namespace
 
-std::optional<at::Tensor> look_up(const at::Tensor& table, const at::Tensor& ids) {
-  Weight* const weight = find_weight(table);
-  if (weight == nullptr || weight->streamer == nullptr || !weight->device.is_cpu() ||
-      table.dim() != 2 || !table.is_contiguous() || table.storage_offset() != 0) {
-    return std::nullopt;
-  }
-  const at::Tensor wanted = ids.to(at::kLong).contiguous();
-  const std::span<const std::int64_t> numbers(wanted.const_data_ptr<std::int64_t>(),
-                                              static_cast<std::size_t>(wanted.numel()));
-  std::vector<std::int64_t> rows(numbers.begin(), numbers.end());
-  std::sort(rows.begin(), rows.end());
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  TORCH_CHECK_INDEX(rows.empty() || (rows.front() >= 0 && rows.back() < table.size(0)),
-                    "index out of range in self");
+bool can_look_up(const at::Tensor& table) {
+  const Weight* const weight = find_weight(table);
+  return weight != nullptr && weight->looked_up && table.dim() == 2 && is_whole(table);
+}
 
-  const Home home = weight->streamer->home(weight->number);
-  const Bytes size = static_cast<Bytes>(table.size(1)) * table.element_size();
-  std::vector<std::byte> read;
-  if (home.host == nullptr) {
-    read.resize(rows.size() * size);
-    try {
-      read_rows(weight->store->disk(), home, rows, size, read.data());
-    } catch (Error& error) {
-      error.add_context(fmt::format("weight '{}'", weight->name));
-      throw;
-    }
-    weight->streamer->count_read(read.size());
-  }
-  const auto row = [&](std::int64_t number) -> const std::byte* {
-    if (home.host != nullptr) return home.host + static_cast<Bytes>(number) * size;
-    const auto place = std::lower_bound(rows.begin(), rows.end(), number) - rows.begin();
-    return read.data() + static_cast<Bytes>(place) * size;
-  };
+at::Tensor look_up(const at::Tensor& table, const at::Tensor& ids) {
+  const Weight& weight = *find_weight(table);
+  TORCH_CHECK(ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt,
+              "Expected indices of an embedding to be Long or Int, but got ", ids.scalar_type());
+  const at::Tensor wanted = ids.to(at::kLong).contiguous();
+  const auto* const rows = wanted.const_data_ptr<std::int64_t>();
+  // The places of the ids in the order of the table, so that each row is read once.
+  std::vector<std::int64_t> places(static_cast<std::size_t>(wanted.numel()));
+  std::iota(places.begin(), places.end(), 0);
+  std::sort(places.begin(), places.end(),
+            [&](std::int64_t a, std::int64_t b) { return rows[a] < rows[b]; });
+  TORCH_CHECK_INDEX(
+      places.empty() || (rows[places.front()] >= 0 && rows[places.back()] < table.size(0)),
+      "index out of range in self");
   std::vector<std::int64_t> shape = ids.sizes().vec();
   shape.push_back(table.size(1));
   at::Tensor result = at::empty(shape, at::TensorOptions(at::kCPU).dtype(table.scalar_type()));
-  auto* to = static_cast<std::byte*>(result.mutable_data_ptr());
-  for (const std::int64_t number : numbers) {
-    std::memcpy(to, row(number), size);
-    to += size;
+  auto* const to = static_cast<std::byte*>(result.mutable_data_ptr());
+  const Bytes size = static_cast<Bytes>(table.size(1)) * table.element_size();
+  const auto put = [&](std::int64_t place, const std::byte* row) {
+    std::memcpy(to + static_cast<Bytes>(place) * size, row, size);
+  };
+
+  const Home home = weight.streamer->home(weight.number);
+  if (home.host != nullptr) {  // since it has been written to
+    for (const std::int64_t place : places) {
+      put(place, home.host + static_cast<Bytes>(rows[place]) * size);
+    }
+    return result;
   }
+  Parts parts(weight, size, std::min(kAtOnce, places.size()));
+  std::vector<Parts::Range> ranges;
+  Bytes read = 0;
+  for (std::size_t begin = 0, end = 0; begin < places.size(); begin = end) {
+    ranges.clear();
+    const auto is_new = [&](std::size_t i) {
+      return i == begin || rows[places[i]] != rows[places[i - 1]];
+    };
+    for (; end < places.size() && (ranges.size() < kAtOnce || !is_new(end)); ++end) {
+      if (is_new(end)) ranges.push_back({static_cast<Bytes>(rows[places[end]]) * size, size});
+    }
+    parts.read(home, ranges);
+    read += ranges.size() * size;
+    std::size_t part = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i > begin && is_new(i)) ++part;
+      put(places[i], parts[part]);
+    }
+  }
+  weight.streamer->count_read(read);
   return result;
+}
+
+bool copy_table(const at::Tensor& table, const at::Tensor& to) {
+  const Weight* const weight = find_weight(table);
+  if (weight == nullptr || !weight->looked_up || is_marked(to) || !to.is_cpu() ||
+      !is_whole(table) || !to.is_contiguous() || to.scalar_type() != table.scalar_type() ||
+      to.sizes() != table.sizes()) {
+    return false;
+  }
+  const Home home = weight->streamer->home(weight->number);
+  if (home.host != nullptr) return false;
+  auto* const begin = static_cast<std::byte*>(to.mutable_data_ptr());
+  Parts part(*weight, kPiece, 1);
+  for (Bytes at = 0; at < to.nbytes(); at += kPiece) {
+    const Bytes size = std::min<Bytes>(kPiece, to.nbytes() - at);
+    part.read(home, {{at, size}});
+    std::memcpy(begin + at, part[0], size);
+  }
+  weight->streamer->count_read(to.nbytes());
+  return true;
 }
 
 }  // namespace haul::runtime

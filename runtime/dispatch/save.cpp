@@ -2,6 +2,7 @@
 #include <unordered_set>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "core/formats/sharded_writer.h"
@@ -37,8 +38,9 @@ void save_model(const ModelRef& model, const std::filesystem::path& folder, Byte
       folder, headers, {{"format", "pt"}}, core::plan_shards(headers, max_shard_size),
       [&](std::size_t i, core::SafetensorsWriter& writer) {
         // An offloaded weight comes for this one op, as for any.
-        const at::Tensor value = values[i].to(c10::kCPU).contiguous();
-        const at::Tensor kept = value.is_same(values[i]) ? value.clone() : value;
+        const at::Tensor kept = at::empty(
+            values[i].sizes(), at::TensorOptions(c10::kCPU).dtype(values[i].scalar_type()));
+        kept.copy_(values[i]);
         writer.write({static_cast<const std::byte*>(kept.const_data_ptr()), kept.nbytes()});
       });
 }

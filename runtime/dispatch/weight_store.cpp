@@ -214,12 +214,13 @@ c10::Storage WeightStore::resident(std::string name, c10::Device device, Bytes s
 }
 
 c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes size,
-                                   const Home& home, Bytes part) {
+                                   const Home& home, Bytes part, bool looked_up) {
   Streamer* const streams = streamer(device);
   auto weight = std::make_unique<Weight>(name, device);
   weight->streamer = streams;
   weight->host = home.host;
-  weight->number = streams->add(std::move(name), home);
+  weight->number = streams->add(std::move(name), home, !looked_up);
+  weight->looked_up = looked_up;
   if (part > 0) {
     weight->part_size = part;
     weight->part = streams->add_part(weight->number, part);

@@ -36,6 +36,7 @@ struct Weight {
   int part = -1;                 // likewise, its beginning alone; the CPU multiplies the rest
   Bytes part_size = 0;
   std::atomic<bool> helped = false;  // there is such a part, and it is as it was
+  bool looked_up = false;  // rows of it are read where it lies, and no slot is kept for it
   std::shared_ptr<WeightStore> store;
 
   c10::StorageImpl* storage = nullptr;
@@ -104,7 +105,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
   // The CPU helps with products of what lies in RAM behind the first `part` bytes; 0: it does not.
   c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home,
-                        Bytes part = 0);
+                        Bytes part = 0, bool looked_up = false);
 
   // Where the CPU works for a GPU, made when it is first asked for.
   SplitRoom& split_room(c10::Device device);

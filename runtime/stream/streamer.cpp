@@ -47,14 +47,14 @@ Bytes Streamer::slot_size(const Weight& weight) const {
   return slot_size(weight.home.size, lane_->slack());
 }
 
-int Streamer::add(std::string name, Home home) {
+int Streamer::add(std::string name, Home home, bool expected) {
   const std::lock_guard lock(mutex_);
   const auto number = static_cast<int>(weights_.size());
   Weight& weight = weights_.emplace_back();
   weight.name = std::move(name);
   weight.home = home;
   weight.whole = number;
-  order_.add_weight();
+  expected ? order_.add_weight() : order_.skip_number();
   return number;
 }
 

@@ -58,8 +58,9 @@ class Streamer {
   // What `bytes` of a weight take of the slots.
   static Bytes slot_size(Bytes bytes, Bytes slack);
 
-  // The name is for messages. Before the first lease.
-  int add(std::string name, Home home);
+  // The name is for messages. One that is not expected does not come before it is asked for. Before
+  // the first lease.
+  int add(std::string name, Home home, bool expected = true);
   // The first bytes of a weight in RAM, as a weight of its own: a pass asks for whole weights, or
   // for parts of those that have one.
   int add_part(int whole, Bytes size);

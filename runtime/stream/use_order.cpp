@@ -18,6 +18,7 @@ void UseOrder::add_weight() {
 void UseOrder::skip_number() {
   add_weight();
   used_.back() = true;
+  unused_ = first_unused(unused_);
 }
 
 int UseOrder::first_unused(int from) const {

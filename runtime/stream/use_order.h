@@ -20,7 +20,7 @@ class UseOrder {
   };
 
   void add_weight();
-  // A number that is never used.
+  // A number that is not expected before it has been used.
   void skip_number();
 
   // Repeated uses of one weight in a row count as one.

@@ -1,6 +1,9 @@
 // Tables on disk of which the CPU reads the rows that it needs.
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,6 +105,61 @@ TEST_F(TableOnDisk, SaysWhichWeightAndFileFailed) {
   test::expect_error(ErrorKind::kCorrupt,
                      AllOf(HasSubstr("table.weight"), HasSubstr("model.safetensors")),
                      [&] { loaded->forward(torch::tensor({5})); });
+}
+
+TEST_F(TableOnDisk, RefusesIdsThatAreNoWholeNumbers) {
+  load();
+  EXPECT_THROW(loaded->table(torch::tensor({1.5F})), c10::Error);
+}
+
+TEST_F(TableOnDisk, WritesToWhereItIsTold) {
+  load_checkpoint_and_dispatch(loaded, checkpoint.path(), DeviceMap{{"", kDiskDevice}});
+  const at::NoGradGuard no_gradients;
+  const at::Tensor ids = torch::tensor({3, 9});
+  at::Tensor out = torch::empty({2, kWidth});
+  at::embedding_out(out, loaded->table->weight, ids);
+  EXPECT_TRUE(out.equal(model->table(ids)));
+}
+
+// Ids that are the model's own, and away as well.
+struct PlacesImpl : nn::Module {
+  PlacesImpl() {
+    table = register_module("table", nn::Embedding(kRows, kWidth));
+    places = register_buffer("places", torch::arange(kRows).unsqueeze(0));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor begin = places.slice(1, 0, x.size(1));
+    return table(begin) + table(begin.expand({x.size(0), x.size(1)})) + x.unsqueeze(-1);
+  }
+  nn::Embedding table{nullptr};
+  at::Tensor places;
+};
+TORCH_MODULE(Places);
+
+TEST_F(TableOnDisk, BringsIdsThatLieOnDisk) {
+  const test::TemporaryFolder folder;
+  Places plain;
+  Places offloaded;
+  offloaded->table->weight.set_data(plain->table->weight.clone());
+  LoadOptions options;
+  options.offload_buffers = true;
+  disk_offload(offloaded, folder.path(), options);
+  const at::Tensor x = torch::randn({2, 7});
+  EXPECT_TRUE(offloaded->forward(x).equal(plain->forward(x)));
+}
+
+TEST_F(TableOnDisk, IsSavedAndMadeOrdinaryWithinItsBudget) {
+  load();
+  const test::TemporaryFolder folder;
+  save_model(loaded, folder.path());
+  const auto bytes = [](const std::filesystem::path& path) {
+    std::ifstream file(path / "model.safetensors", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(bytes(folder.path()), bytes(checkpoint.path()));
+  EXPECT_EQ(dispatch_report(loaded).unplanned, 0U);
+  undispatch(loaded);
+  EXPECT_TRUE(loaded->table->weight.equal(model->table->weight));
 }
 
 // What is read whole needs all of it, wherever it lies.

@@ -62,6 +62,17 @@ TEST(UseOrder, ExpectsWhatWasNotUsedYet) {
   EXPECT_EQ(expected_uses(order, position, {3, 5, 2, 0, 1, 3, 5}), 7);
 }
 
+TEST(UseOrder, DoesNotBeginWithWhatIsSkipped) {
+  UseOrder order;
+  order.skip_number();
+  order.add_weight();
+  order.add_weight();
+  UseOrder::Position position;
+  EXPECT_EQ(order.next(position).now, 1);
+  order.use(position, 1);
+  EXPECT_EQ(order.next(position).now, 2);
+}
+
 TEST(UseOrder, LearnsAnotherWay) {
   UseOrder order = order_of(4);
   UseOrder::Position position;
