@@ -22,15 +22,16 @@ __device__ float* part_of(const Attend& job, int sequence, int head, int part) {
   return job.parts + row * static_cast<std::size_t>(job.size + 2);
 }
 
-template <int kSize>
-constexpr int kThreadsFor = kSize == 256 ? 256 : 128;
+template <typename T, int kSize>
+constexpr int kThreadsFor = kSize * sizeof(T) >= 512 ? 256 : 128;
 
 // A block for each part of the tokens, kv head and sequence. A thread has eight numbers of the keys
-// and values of every kRows-th token.
-template <int kSize>
-__global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant__ Attend job) {
-  constexpr int kThreads = kThreadsFor<kSize>;
-  constexpr int kRowLanes = kSize / kWide;
+// and values of every kRows-th token, in as many accesses as that takes.
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_constant__ Attend job) {
+  constexpr int kThreads = kThreadsFor<T, kSize>;
+  constexpr int kPieces = 8 / kWide<T>;
+  constexpr int kRowLanes = kSize / kWide<T> / kPieces;
   constexpr int kRows = kThreads / kRowLanes;  // tokens side by side
   constexpr int kSteps = kPartTokens / kRows;
   __shared__ float scores[kTogether][kPartTokens];
@@ -44,22 +45,29 @@ __global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant
   if (count <= 0) return;
   after_previous();
   const int thread = static_cast<int>(threadIdx.x);
-  const int column = thread % kRowLanes * kWide;
+  const int column = thread % kRowLanes * kWide<T>;  // of the first piece
   const int row = thread / kRowLanes;
+  const auto piece = [](const T* first, int p) {
+    return fresh(reinterpret_cast<const uint4*>(first) + p * kRowLanes);
+  };
 
-  const bf16* const keys = job.keys + sequence * job.keys_by_batch + kv_head * job.keys_by_head;
-  const bf16* const values =
-      job.values + sequence * job.values_by_batch + kv_head * job.values_by_head;
-  uint4 k[kSteps], v[kSteps];
+  const T* const keys =
+      static_cast<const T*>(job.keys) + sequence * job.keys_by_batch + kv_head * job.keys_by_head;
+  const T* const values = static_cast<const T*>(job.values) + sequence * job.values_by_batch +
+                          kv_head * job.values_by_head;
+  uint4 k[kSteps][kPieces], v[kSteps][kPieces];
 #pragma unroll
   for (int i = 0; i < kSteps; ++i) {
     const int token = row + i * kRows;
     const bool there = token < count;
     const std::int64_t at = begin + token;
-    k[i] = v[i] = uint4{0, 0, 0, 0};
-    if (there) {
-      k[i] = fresh(reinterpret_cast<const uint4*>(keys + at * job.keys_by_token + column));
-      v[i] = fresh(reinterpret_cast<const uint4*>(values + at * job.values_by_token + column));
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      k[i][p] = v[i][p] = uint4{0, 0, 0, 0};
+      if (there) {
+        k[i][p] = piece(keys + at * job.keys_by_token + column, p);
+        v[i][p] = piece(values + at * job.values_by_token + column, p);
+      }
     }
   }
 
@@ -70,18 +78,24 @@ __global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant
 #pragma unroll
     for (int h = 0; h < kTogether; ++h) {
       if (h >= heads) break;
-      float q[kWide];
+      float q[kPieces][kWide<T>];
       const std::size_t at = static_cast<std::size_t>(sequence * job.heads + first + h) *
                                  static_cast<std::size_t>(kSize) +
                              static_cast<unsigned>(column);
-      unpack(fresh(reinterpret_cast<const uint4*>(job.queries + at)), q);
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p) {
+        unpack(piece(static_cast<const T*>(job.queries) + at, p), q[p]);
+      }
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
-        float key[kWide];
-        unpack(k[i], key);
         float dot = 0;
 #pragma unroll
-        for (int j = 0; j < kWide; ++j) dot = fmaf(q[j], key[j], dot);
+        for (int p = 0; p < kPieces; ++p) {
+          float key[kWide<T>];
+          unpack(k[i][p], key);
+#pragma unroll
+          for (int j = 0; j < kWide<T>; ++j) dot = fmaf(q[p][j], key[j], dot);
+        }
         dot = sum_of_lanes(dot, kRowLanes);
         const int token = row + i * kRows;
         if (column == 0) scores[h][token] = token < count ? dot * job.scale : -INFINITY;
@@ -113,17 +127,23 @@ __global__ void __launch_bounds__(kThreadsFor<kSize>) look(const __grid_constant
 #pragma unroll
     for (int h = 0; h < kTogether; ++h) {
       if (h >= heads) break;
-      float sum[kWide] = {};
 #pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
-        float value[kWide];
-        unpack(v[i], value);
-        const float weight = scores[h][row + i * kRows];
+      for (int p = 0; p < kPieces; ++p) {
+        float sum[kWide<T>] = {};
 #pragma unroll
-        for (int j = 0; j < kWide; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
+        for (int i = 0; i < kSteps; ++i) {
+          float value[kWide<T>];
+          unpack(v[i][p], value);
+          const float weight = scores[h][row + i * kRows];
+#pragma unroll
+          for (int j = 0; j < kWide<T>; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
+        }
+        const int at = p * (kSize / kPieces / 4) + column / 4;
+#pragma unroll
+        for (int j = 0; j < kWide<T>; j += 4) {
+          sums[h][row][at + j / 4] = {sum[j], sum[j + 1], sum[j + 2], sum[j + 3]};
+        }
       }
-      sums[h][row][column / 4] = {sum[0], sum[1], sum[2], sum[3]};
-      sums[h][row][column / 4 + 1] = {sum[4], sum[5], sum[6], sum[7]};
     }
     __syncthreads();
     for (int i = thread; i < heads * kSize; i += kThreads) {
@@ -159,7 +179,7 @@ constexpr int kJoinersFor = kSize == 256 ? 4 : 8;
 
 // A block for each head of each sequence. A number has several threads, each of which joins some of
 // the parts, so that more of them are on their way at the same time.
-template <int kSize>
+template <typename T, int kSize>
 __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
     join(const __grid_constant__ Attend job) {
   constexpr int kJoiners = kJoinersFor<kSize>;
@@ -185,17 +205,17 @@ __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
   const auto at =
       static_cast<std::size_t>(sequence * job.heads + head) * static_cast<std::size_t>(kSize) +
       static_cast<unsigned>(d);
-  job.out[at] = __float2bfloat16_rn(own.sum / own.weight);
+  static_cast<T*>(job.out)[at] = as_number<T>(own.sum / own.weight);
 }
 
-template <int kSize>
+template <typename T, int kSize>
 cudaError_t start_both(const Attend& job, cudaStream_t stream) {
   const dim3 parts(static_cast<unsigned>(parts_of(job.room)), static_cast<unsigned>(job.kv_heads),
                    static_cast<unsigned>(job.batch));
-  const cudaError_t looked = start(look<kSize>, job, parts, kThreadsFor<kSize>, 0, stream);
+  const cudaError_t looked = start(look<T, kSize>, job, parts, kThreadsFor<T, kSize>, 0, stream);
   if (looked != cudaSuccess) return looked;
   const dim3 heads(static_cast<unsigned>(job.heads), static_cast<unsigned>(job.batch));
-  return start(join<kSize>, job, heads, kSize * kJoinersFor<kSize>, 0, stream);
+  return start(join<T, kSize>, job, heads, kSize * kJoinersFor<kSize>, 0, stream);
 }
 
 }  // namespace
@@ -210,14 +230,17 @@ std::size_t floats_for_parts(int batch, int heads, int room, int size) {
 }
 
 cudaError_t attend_one(const Attend& job, cudaStream_t stream) {
-  switch (job.size) {
-    case 64:
-      return start_both<64>(job, stream);
-    case 128:
-      return start_both<128>(job, stream);
-    default:
-      return start_both<256>(job, stream);
-  }
+  return for_numbers(job.numbers, [&](auto number) {
+    using T = decltype(number);
+    switch (job.size) {
+      case 64:
+        return start_both<T, 64>(job, stream);
+      case 128:
+        return start_both<T, 128>(job, stream);
+      default:
+        return start_both<T, 256>(job, stream);
+    }
+  });
 }
 
 }  // namespace haul::kernels::cuda

@@ -2,27 +2,29 @@
 
 // A token of each sequence looks at all before it and itself: parts of the keys and values at the
 // same time, then what they gave together. The parts are the same however much room the cache has.
-// All numbers are bfloat16, sums float32.
+// Sums are float32.
 
 #include <cstddef>
 #include <cstdint>
 
-#include <cuda_bf16.h>
 #include <driver_types.h>
+
+#include "kernels/cuda/numbers.h"
 
 namespace haul::kernels::cuda {
 
 constexpr int kPartTokens = 64;
 
 struct Attend {
-  const __nv_bfloat16* queries = nullptr;  // (B, heads, size)
+  Numbers numbers = Numbers::kBF16;
+  const void* queries = nullptr;  // (B, heads, size)
   // (B, kv_heads, room, size), whose rows of `size` numbers lie as they are.
-  const __nv_bfloat16* keys = nullptr;
-  const __nv_bfloat16* values = nullptr;
+  const void* keys = nullptr;
+  const void* values = nullptr;
   std::int64_t keys_by_batch = 0, keys_by_head = 0, keys_by_token = 0;
   std::int64_t values_by_batch = 0, values_by_head = 0, values_by_token = 0;
-  __nv_bfloat16* out = nullptr;  // (B, heads, size)
-  float* parts = nullptr;        // floats_for_parts()
+  void* out = nullptr;     // (B, heads, size)
+  float* parts = nullptr;  // floats_for_parts()
   // How many tokens there are before the one, if that is to be asked when the kernel runs; without
   // it all of the room is looked at. Not a result of the kernel just before.
   const std::int64_t* past = nullptr;

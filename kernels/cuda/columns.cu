@@ -15,28 +15,29 @@ namespace {
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
-constexpr std::size_t kMostShared = 96 << 10;  // bytes; some GPUs have less
+constexpr std::size_t kMostNumbers = 48 << 10;  // in shared memory; some GPUs have less
 
 // Strips are narrow where that spreads a weight over more processors, but no row of one is less
 // than the 32 bytes that memory gives at once.
-constexpr int kNarrow = 2, kWider = 4;  // times kWide columns
+constexpr int kNarrow = 16, kWider = 32;  // columns
 
 // Two blocks of a single vector's product fit on a processor: that of the next kernel begins there
 // before this one's ends.
-template <int kVectors, int kChunks, bool kNorms>
+template <typename T, int kVectors, int kStrip, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
     columns(const __grid_constant__ Columns job) {
-  constexpr int kStrip = kChunks * kWide;
+  constexpr int kChunks = kStrip / kWide<T>;
   constexpr int kRows = kThreads / kChunks;
-  constexpr int kTile = kRows * kUnroll;                                       // rows
-  auto* const of_warps = reinterpret_cast<float*>(dynamic_shared());           // (warps, strip)
-  auto* const x_shared = reinterpret_cast<bf16*>(of_warps + kWarps * kStrip);  // (vectors, width)
+  constexpr int kTile = kRows * kUnroll;                                    // rows
+  auto* const of_warps = reinterpret_cast<float*>(dynamic_shared());        // (warps, strip)
+  auto* const x_shared = reinterpret_cast<T*>(of_warps + kWarps * kStrip);  // (vectors, width)
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int row = thread / kChunks;
   const int strip = static_cast<int>(blockIdx.x) * kStrip;
-  const int column = strip + thread % kChunks * kWide;
+  const int column = strip + thread % kChunks * kWide<T>;
   const bool inside = column < job.columns;
+  const auto* const weight = static_cast<const T*>(job.weight);
   const auto load = [&](int begin, uint4(&into)[kUnroll]) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -44,40 +45,39 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
       const std::size_t first =
           static_cast<std::size_t>(at) * static_cast<std::size_t>(job.columns) +
           static_cast<std::size_t>(column);
-      into[u] = inside && at < job.width
-                    ? passing(reinterpret_cast<const uint4*>(job.weight + first))
-                    : uint4{0, 0, 0, 0};
+      into[u] = inside && at < job.width ? passing(reinterpret_cast<const uint4*>(weight + first))
+                                         : uint4{0, 0, 0, 0};
     }
   };
   auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
-  if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide, norm_shared);
+  if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide<T>, norm_shared);
   uint4 even[kUnroll], odd[kUnroll];
   load(0, even);  // before there is anything to multiply
   load(kTile, odd);
   after_previous();
   if constexpr (kNorms) {
-    normalise<kVectors>(job.norm, reinterpret_cast<const uint4*>(job.x), job.width / kWide,
-                        norm_shared, reinterpret_cast<uint4*>(x_shared));
+    normalise<T, kVectors>(job.norm, static_cast<const uint4*>(job.x), job.width / kWide<T>,
+                           norm_shared, reinterpret_cast<uint4*>(x_shared));
   } else {
     for (int i = thread; i < kVectors * job.width; i += kThreads) {
-      x_shared[i] = __float2bfloat16_rn(fresh(job.x + i));
+      x_shared[i] = as_number<T>(fresh(static_cast<const T*>(job.x) + i));
     }
   }
   __syncthreads();
 
-  float sums[kVectors][kWide] = {};
+  float sums[kVectors][kWide<T>] = {};
   const auto multiply = [&](int begin, const uint4(&tile)[kUnroll]) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
       if (at >= job.width) continue;
-      float w[kWide];
+      float w[kWide<T>];
       unpack(tile[u], w);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        const float factor = __bfloat162float(x_shared[v * job.width + at]);
+        const float factor = as_float(x_shared[v * job.width + at]);
 #pragma unroll
-        for (int i = 0; i < kWide; ++i) sums[v][i] = fmaf(w[i], factor, sums[v][i]);
+        for (int i = 0; i < kWide<T>; ++i) sums[v][i] = fmaf(w[i], factor, sums[v][i]);
       }
     }
   };
@@ -92,59 +92,69 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
-    for (int i = 0; i < kWide; ++i) {
+    for (int i = 0; i < kWide<T>; ++i) {
       // Lanes that are kChunks apart have the same columns.
       float sum = sums[v][i];
       for (int step = kChunks; step < kLanes; step *= 2) sum += __shfl_xor_sync(kAll, sum, step);
-      if (lane < kChunks) of_warps[thread / kLanes * kStrip + lane * kWide + i] = sum;
+      if (lane < kChunks) of_warps[thread / kLanes * kStrip + lane * kWide<T> + i] = sum;
     }
     __syncthreads();
     if (thread < kStrip && strip + thread < job.columns) {
       float sum = 0;
       for (int warp = 0; warp < kWarps; ++warp) sum += of_warps[warp * kStrip + thread];
-      if (job.bias != nullptr) sum += __bfloat162float(job.bias[strip + thread]);
+      if (job.bias != nullptr) sum += as_float(static_cast<const T*>(job.bias)[strip + thread]);
       const std::size_t to = static_cast<std::size_t>(v) * static_cast<std::size_t>(job.columns) +
                              static_cast<std::size_t>(strip + thread);
-      if (job.curves) sum = curved(rounded(sum), job.curve);
-      if (job.residual != nullptr) sum = rounded(sum) + fresh(job.residual + to);
-      job.out[to] = __float2bfloat16_rn(sum);
+      if (job.curves) sum = curved<T>(rounded<T>(sum), job.curve);
+      if (job.residual != nullptr) {
+        sum = rounded<T>(sum) + fresh(static_cast<const T*>(job.residual) + to);
+      }
+      static_cast<T*>(job.out)[to] = as_number<T>(sum);
     }
     __syncthreads();
   }
 }
 
 // All of it asked for when the kernel starts: what it had of its own would count as well.
+template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
-  const std::size_t bytes = kWarps * kWider * kWide * sizeof(float) +
-                            width * sizeof(bf16) * static_cast<std::size_t>(vectors) +
-                            bytes_for_norm(norm, width, vectors);
+  const std::size_t bytes = kWarps * kWider * sizeof(float) +
+                            width * sizeof(T) * static_cast<std::size_t>(vectors) +
+                            bytes_for_norm<T>(norm, width, vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
 }
 
-template <int kChunks>
+template <typename T, int kStrip>
 cudaError_t start_for(const Columns& job, cudaStream_t stream) {
-  constexpr int kStrip = kChunks * kWide;
   const dim3 grid(static_cast<unsigned>((job.columns + kStrip - 1) / kStrip));
-  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors, job.norm);
+  const std::size_t shared =
+      shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    return start(job.norm.weight == nullptr ? columns<kVectors, kChunks, false>
-                                            : columns<kVectors, kChunks, true>,
+    return start(job.norm.weight == nullptr ? columns<T, kVectors, kStrip, false>
+                                            : columns<T, kVectors, kStrip, true>,
                  job, grid, kThreads, shared, stream);
   });
 }
 
 }  // namespace
 
-bool serves_columns(std::size_t width, std::size_t columns, int vectors, const NormBy& norm) {
-  return width > 0 && columns > 0 && columns % kWide == 0 && vectors >= 1 &&
-         vectors <= kMostVectors &&
-         shared_for(width, vectors, norm) <= std::min(kMostShared, current_machine().shared);
+bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int vectors,
+                    const NormBy& norm) {
+  return for_numbers(numbers, [&](auto number) {
+    using T = decltype(number);
+    const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
+    return width > 0 && columns > 0 && columns % kWide<T> == 0 && vectors >= 1 &&
+           vectors <= kMostVectors && shared_for<T>(width, vectors, norm) <= most;
+  });
 }
 
 cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {
-  const bool few = job.columns < current_machine().processors * kWider * kWide;
-  return few ? start_for<kNarrow>(job, stream) : start_for<kWider>(job, stream);
+  const bool few = job.columns < current_machine().processors * kWider;
+  return for_numbers(job.numbers, [&](auto number) {
+    using T = decltype(number);
+    return few ? start_for<T, kNarrow>(job, stream) : start_for<T, kWider>(job, stream);
+  });
 }
 
 }  // namespace haul::kernels::cuda

@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kBlocks = 1;                      // on a processor at once
-constexpr std::size_t kMostShared = 112 << 10;  // bytes; some GPUs have less
+constexpr std::size_t kMostNumbers = 56 << 10;  // in shared memory; some GPUs have less
 
 // What a thread holds of the rows that its warp is at: a part of one, or of a gate's and its
 // weight's at once.
@@ -28,18 +28,18 @@ struct Place {
   int row, tile;
 };
 
-template <int kVectors, bool kGates, bool kNorms>
+template <typename T, int kVectors, bool kGates, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
   constexpr int kStreams = kGates ? 2 : 1;
   constexpr int kUnroll = kGates ? 4 : 8;
-  uint4* const x_shared = dynamic_shared();  // (vectors, width / 8)
+  uint4* const x_shared = dynamic_shared();  // (vectors, chunks)
   let_next_begin();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   // Neighbouring rows go to different processors, so that the last ones are spread over all.
   const int first = static_cast<int>(threadIdx.x) / kLanes * static_cast<int>(gridDim.x) +
                     static_cast<int>(blockIdx.x);
   const int stride = static_cast<int>(gridDim.x) * kWarps;
-  const int chunks = job.width / kWide;
+  const int chunks = job.width / kWide<T>;
   const int tiles = (chunks + kLanes * kUnroll - 1) / (kLanes * kUnroll);
   int total = 0;
   for (int i = 0; i < job.count; ++i) total += job.weights[i].rows;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     const int weight = kGates ? 0 : find(row);
 #pragma unroll
     for (int s = 0; s < kStreams; ++s) {
-      const uint4* const from = reinterpret_cast<const uint4*>(job.weights[weight + s].weight) +
+      const uint4* const from = static_cast<const uint4*>(job.weights[weight + s].weight) +
                                 static_cast<std::size_t>(row) * static_cast<std::size_t>(chunks);
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -83,9 +83,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
   load(even);
   load(odd);
   after_previous();
-  const auto* const x_fresh = reinterpret_cast<const uint4*>(job.x);
+  const auto* const x_fresh = static_cast<const uint4*>(job.x);
   if constexpr (kNorms) {
-    normalise<kVectors>(job.norm, x_fresh, chunks, norm_shared, x_shared);
+    normalise<T, kVectors>(job.norm, x_fresh, chunks, norm_shared, x_shared);
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < kVectors * chunks; i += kThreads) {
       x_shared[i] = fresh(x_fresh + i);
@@ -100,17 +100,17 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     for (int u = 0; u < kUnroll; ++u) {
       const int chunk = (place.tile * kUnroll + u) * kLanes + lane;
       if (chunk >= chunks) continue;
-      float w[kStreams][kWide];
+      float w[kStreams][kWide<T>];
 #pragma unroll
       for (int s = 0; s < kStreams; ++s) unpack(tile.words[s][u], w[s]);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        float x[kWide];
+        float x[kWide<T>];
         unpack(x_shared[v * chunks + chunk], x);
 #pragma unroll
         for (int s = 0; s < kStreams; ++s) {
 #pragma unroll
-          for (int i = 0; i < kWide; ++i) sums[s][v] = fmaf(w[s][i], x[i], sums[s][v]);
+          for (int i = 0; i < kWide<T>; ++i) sums[s][v] = fmaf(w[s][i], x[i], sums[s][v]);
         }
       }
     }
@@ -125,18 +125,19 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
       for (int s = 0; s < kStreams; ++s) sums[s][v] = sum_of_lanes(sums[s][v]);
       if (lane == v) {  // one for each vector
         const auto rounded_sum = [&](float sum, const Rows& of) {
-          return rounded(of.bias == nullptr ? sum : sum + __bfloat162float(of.bias[at]));
+          const auto* const bias = static_cast<const T*>(of.bias);
+          return rounded<T>(bias == nullptr ? sum : sum + as_float(bias[at]));
         };
         const std::size_t to = static_cast<std::size_t>(v) * static_cast<std::size_t>(rows.rows) +
                                static_cast<std::size_t>(at);
         float value = rounded_sum(sums[kStreams - 1][v], rows);
         if (kGates) {
-          value = value * curved(rounded_sum(sums[0][v], job.weights[0]), job.curve);
+          value = value * curved<T>(rounded_sum(sums[0][v], job.weights[0]), job.curve);
         } else if (job.gate != nullptr) {
-          value = value * curved(fresh(job.gate + to), job.curve);
+          value = value * curved<T>(fresh(static_cast<const T*>(job.gate) + to), job.curve);
         }
-        if (job.residual != nullptr) value += fresh(job.residual + to);
-        rows.out[to] = __float2bfloat16_rn(value);
+        if (job.residual != nullptr) value += fresh(static_cast<const T*>(job.residual) + to);
+        static_cast<T*>(rows.out)[to] = as_number<T>(value);
       }
 #pragma unroll
       for (int s = 0; s < kStreams; ++s) sums[s][v] = 0;
@@ -155,26 +156,33 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
   }
 }
 
-template <bool kGates>
-cudaError_t start_for(const FewRows& job, dim3 grid, std::size_t shared, cudaStream_t stream) {
+template <typename T>
+std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
+  return width * sizeof(T) * static_cast<std::size_t>(vectors) +
+         bytes_for_norm<T>(norm, width, vectors);
+}
+
+template <typename T, bool kGates>
+cudaError_t start_for(const FewRows& job, dim3 grid, cudaStream_t stream) {
+  const std::size_t shared =
+      shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    return start(job.norm.weight == nullptr ? few_rows<kVectors, kGates, false>
-                                            : few_rows<kVectors, kGates, true>,
+    return start(job.norm.weight == nullptr ? few_rows<T, kVectors, kGates, false>
+                                            : few_rows<T, kVectors, kGates, true>,
                  job, grid, kThreads, shared, stream);
   });
 }
 
-std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
-  return width * sizeof(bf16) * static_cast<std::size_t>(vectors) +
-         bytes_for_norm(norm, width, vectors);
-}
-
 }  // namespace
 
-bool serves_width(std::size_t width, int vectors, const NormBy& norm) {
-  return width > 0 && width % kWide == 0 && vectors >= 1 && vectors <= kMostVectors &&
-         shared_for(width, vectors, norm) <= std::min(kMostShared, current_machine().shared);
+bool serves_width(Numbers numbers, std::size_t width, int vectors, const NormBy& norm) {
+  return for_numbers(numbers, [&](auto number) {
+    using T = decltype(number);
+    const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
+    return width > 0 && width % kWide<T> == 0 && vectors >= 1 && vectors <= kMostVectors &&
+           shared_for<T>(width, vectors, norm) <= most;
+  });
 }
 
 cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {
@@ -185,9 +193,11 @@ cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {
   const int most = current_machine().processors * kBlocks;
   const int needed = (total + kWarps - 1) / kWarps;
   const dim3 grid(static_cast<unsigned>(needed < most ? needed : most));
-  const std::size_t shared = shared_for(static_cast<std::size_t>(job.width), job.vectors, job.norm);
-  return job.gates ? start_for<true>(job, grid, shared, stream)
-                   : start_for<false>(job, grid, shared, stream);
+  return for_numbers(job.numbers, [&](auto number) {
+    using T = decltype(number);
+    return job.gates ? start_for<T, true>(job, grid, stream)
+                     : start_for<T, false>(job, grid, stream);
+  });
 }
 
 }  // namespace haul::kernels::cuda

@@ -1,17 +1,17 @@
 #pragma once
 
 // Products of few vectors with rows of weights, as decoding needs them: every weight is read once,
-// at the speed of the memory. All numbers are bfloat16, sums float32. Every dot product is summed
-// in the same order however many there are, and rounded where separate operators would round: after
-// a norm of the vectors as well.
+// at the speed of the memory. Every dot product is summed in float32, in the same order however
+// many there are, and rounded where separate operators would round: after a norm of the vectors as
+// well.
 
 #include <cstddef>
 #include <type_traits>
 
-#include <cuda_bf16.h>
 #include <driver_types.h>
 
 #include "kernels/cuda/norm.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/row_math.h"
 
 namespace haul::kernels::cuda {
@@ -29,30 +29,31 @@ cudaError_t for_vectors(int vectors, const Run& run) {
 
 // A weight (rows, width) and its products (vectors, rows).
 struct Rows {
-  const __nv_bfloat16* weight = nullptr;
-  const __nv_bfloat16* bias = nullptr;  // or none
-  __nv_bfloat16* out = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;  // or none
+  void* out = nullptr;
   int rows = 0;
 };
 
 struct FewRows {
-  const __nv_bfloat16* x = nullptr;  // (vectors, width)
+  Numbers numbers = Numbers::kBF16;
+  const void* x = nullptr;  // (vectors, width)
   int vectors = 0;
   int width = 0;
   NormBy norm = {};            // without a weight x is multiplied as it is
   Rows weights[kMostWeights];  // one after another, of one width
   int count = 0;
   // Of a single weight: added to the products, (vectors, rows).
-  const __nv_bfloat16* residual = nullptr;
+  const void* residual = nullptr;
   // Of a single weight: what its products are multiplied with, once it has gone through the curve.
-  const __nv_bfloat16* gate = nullptr;
+  const void* gate = nullptr;
   // Of two: the first one's products are the second one's gate, and only those have an `out`.
   bool gates = false;
   Curve curve = Curve::kSilu;
 };
 
 // Whether vectors of this width can be served, and normalised first where there is a norm.
-bool serves_width(std::size_t width, int vectors, const NormBy& norm = {});
+bool serves_width(Numbers numbers, std::size_t width, int vectors, const NormBy& norm = {});
 cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream);
 
 }  // namespace haul::kernels::cuda

@@ -11,16 +11,17 @@
 
 namespace haul::kernels::cuda {
 
-// A block has so many threads, or as many as a row has chunks of kWide numbers: either way a chunk
+// A block has so many threads, or as many as a row has chunks of 16 bytes: either way a chunk
 // goes to the same thread, and those without one add zeros.
 constexpr int kNormThreads = 512;
 constexpr int kNormWarps = kNormThreads / kLanes;
 
 // The shared memory that a norm of so many rows takes beside them: the weight, the bias where there
 // is one, and sums of warps. None without a weight.
-inline std::size_t bytes_for_norm(const NormBy& by, std::size_t width, int rows) {
+template <typename T>
+std::size_t bytes_for_norm(const NormBy& by, std::size_t width, int rows) {
   if (by.weight == nullptr) return 0;
-  return width * sizeof(bf16) * (by.bias == nullptr ? 1 : 2) +
+  return width * sizeof(T) * (by.bias == nullptr ? 1 : 2) +
          2 * kNormWarps * sizeof(float) * static_cast<std::size_t>(rows);
 }
 
@@ -33,9 +34,9 @@ __device__ inline void for_own_chunks(int chunks, const Run& run) {
 // Begins to bring the weight and the bias to `memory`, before the rows are there.
 __device__ inline void fetch_norm(const NormBy& by, int chunks, uint4* memory) {
   for_own_chunks(chunks, [&](int i) {
-    copy_ahead(memory + i, reinterpret_cast<const uint4*>(by.weight) + i);
+    copy_ahead(memory + i, static_cast<const uint4*>(by.weight) + i);
     if (by.bias == nullptr) return;
-    copy_ahead(memory + chunks + i, reinterpret_cast<const uint4*>(by.bias) + i);
+    copy_ahead(memory + chunks + i, static_cast<const uint4*>(by.bias) + i);
   });
 }
 
@@ -60,7 +61,7 @@ __device__ inline void sum_over_block(float (&values)[kRows], float* of_warps) {
 
 // Puts rows of x (kRows, chunks), normalised, into shared memory. `memory` is what fetch_norm() was
 // given. A thread finds its own chunks there; others wait for it.
-template <int kRows>
+template <typename T, int kRows>
 __device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, uint4* memory,
                                  uint4* rows) {
   const bool centred = by.bias != nullptr;
@@ -73,14 +74,14 @@ __device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, u
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       rows[r * chunks + i] = packed[r];
-      float values[kWide];
+      float values[kWide<T>];
       unpack(packed[r], values);
       for (const float value : values) sums[r] = fmaf(value, centred ? 1.0F : value, sums[r]);
     }
   });
   sum_over_block(sums, of_warps);
 
-  const auto width = static_cast<float>(chunks * kWide);
+  const auto width = static_cast<float>(chunks * kWide<T>);
   float means[kRows] = {};
   if (centred) {
 #pragma unroll
@@ -91,7 +92,7 @@ __device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, u
     for_own_chunks(chunks, [&](int i) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        float values[kWide];
+        float values[kWide<T>];
         unpack(rows[r * chunks + i], values);
         for (const float value : values) {
           const float off = value - means[r];
@@ -106,15 +107,15 @@ __device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, u
   for (int r = 0; r < kRows; ++r) sums[r] = rsqrtf(sums[r] / width + by.epsilon);
   wait_for_copies();
   for_own_chunks(chunks, [&](int i) {
-    float weight[kWide], bias[kWide] = {};
+    float weight[kWide<T>], bias[kWide<T>] = {};
     unpack(memory[i], weight);
     if (centred) unpack(memory[chunks + i], bias);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float values[kWide];
+      float values[kWide<T>];
       unpack(rows[r * chunks + i], values);
 #pragma unroll
-      for (int j = 0; j < kWide; ++j) {
+      for (int j = 0; j < kWide<T>; ++j) {
         // Fused in so many words: else a compiler may do so here and not there.
         values[j] = fmaf((values[j] - means[r]) * sums[r], weight[j], bias[j]);
       }

@@ -32,43 +32,50 @@ namespace {
 
 using Optional = std::optional<at::Tensor>;
 
-const __nv_bfloat16* numbers(const at::Tensor& x) {
-  return x.defined() ? static_cast<const __nv_bfloat16*>(x.const_data_ptr()) : nullptr;
+const void* data(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr() : nullptr;
 }
-const __nv_bfloat16* numbers(const Optional& x) {
-  return x ? numbers(*x) : nullptr;
+const void* data(const Optional& x) {
+  return x ? data(*x) : nullptr;
 }
-__nv_bfloat16* numbers_of(at::Tensor& x) {
-  return static_cast<__nv_bfloat16*>(x.mutable_data_ptr());
+void* data_of(at::Tensor& x) {
+  return x.mutable_data_ptr();
 }
 const std::int64_t* number(const Optional& x) {
   return x ? x->const_data_ptr<std::int64_t>() : nullptr;
+}
+
+// REQUIRES: has_own_ops() of it.
+cuda::Numbers numbers(const at::Tensor& x) {
+  return x.scalar_type() == at::kFloat ? cuda::Numbers::kF32 : cuda::Numbers::kBF16;
 }
 
 cudaStream_t stream_for(const at::Tensor& x) {
   return c10::cuda::getCurrentCUDAStream(x.device().index()).stream();
 }
 
+constexpr std::int64_t kAccess = 16;  // bytes
+
 bool is_aligned(const at::Tensor& x) {
-  constexpr std::uintptr_t kAccess = 16;  // bytes
-  return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % kAccess == 0;
+  return reinterpret_cast<std::intptr_t>(x.const_data_ptr()) % kAccess == 0;
 }
 
 bool is_served(const at::Tensor& x, const at::Tensor& weight, const cuda::NormBy& norm = {}) {
   const std::int64_t width = weight.size(1);
-  return x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 &&
-         x.size(-1) == width && x.numel() <= cuda::kMostVectors * width &&
-         cuda::serves_width(static_cast<std::size_t>(width), static_cast<int>(x.numel() / width),
-                            norm) &&
+  return (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat) &&
+         weight.scalar_type() == x.scalar_type() && x.size(-1) == width &&
+         x.numel() <= cuda::kMostVectors * width &&
+         cuda::serves_width(numbers(x), static_cast<std::size_t>(width),
+                            static_cast<int>(x.numel() / width), norm) &&
          weight.is_contiguous() && is_aligned(weight);
 }
 
 // A norm, or none without a weight. Without a bias: of the root of mean squares.
 struct NormTensors {
-  cuda::NormBy job() const { return {numbers(weight), numbers(bias), static_cast<float>(epsilon)}; }
+  cuda::NormBy job() const { return {data(weight), data(bias), static_cast<float>(epsilon)}; }
   // Whether a kernel computes it.
   bool serves(const at::Tensor& x) const {
-    return cuda::serves_norm_of(x.size(-1)) && (is_aligned(x) || !x.is_contiguous()) &&
+    return cuda::serves_norm_of(numbers(x), x.size(-1)) && (is_aligned(x) || !x.is_contiguous()) &&
            is_aligned(*weight) && (!bias || is_aligned(*bias));
   }
   at::Tensor operator()(const at::Tensor& x) const {
@@ -79,8 +86,12 @@ struct NormTensors {
     const at::Tensor rows = x.contiguous();
     at::Tensor out = at::empty_like(rows);
     const auto width = weight->size(0);
-    const cuda::Norm all{numbers(rows), job(), numbers_of(out),
-                         static_cast<int>(rows.numel() / width), static_cast<int>(width)};
+    const cuda::Norm all{numbers(rows),
+                         data(rows),
+                         job(),
+                         data_of(out),
+                         static_cast<int>(rows.numel() / width),
+                         static_cast<int>(width)};
     const c10::cuda::CUDAGuard guard(rows.device());
     C10_CUDA_CHECK(cuda::normalise_rows(all, stream_for(rows)));
     return out;
@@ -94,7 +105,8 @@ struct NormTensors {
 struct Vectors {
   explicit Vectors(const at::Tensor& x, const cuda::NormBy& norm = {}) : rows(x.contiguous()) {
     if (!is_aligned(rows)) rows = rows.clone();
-    job.x = numbers(rows);
+    job.numbers = numbers(rows);
+    job.x = data(rows);
     job.norm = norm;
     job.width = static_cast<int>(x.size(-1));
     job.vectors = static_cast<int>(x.numel() / x.size(-1));
@@ -106,7 +118,7 @@ struct Vectors {
   }
   void add(const at::Tensor& weight, const Optional& bias, at::Tensor* out) {
     cuda::Rows& added = job.weights[job.count++];
-    added = {numbers(weight), numbers(bias), out == nullptr ? nullptr : numbers_of(*out),
+    added = {data(weight), data(bias), out == nullptr ? nullptr : data_of(*out),
              static_cast<int>(weight.size(0))};
   }
   void run() const {
@@ -146,7 +158,7 @@ at::Tensor linear_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Op
   at::Tensor out = vectors.out_for(weight);
   const at::Tensor added = residual ? residual->contiguous() : at::Tensor();
   vectors.add(weight, bias, &out);
-  vectors.job.residual = numbers(added);
+  vectors.job.residual = data(added);
   vectors.run();
   return out;
 }
@@ -161,7 +173,7 @@ at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Opt
   at::Tensor out = vectors.out_for(weight);
   const at::Tensor open = gate.contiguous();
   vectors.add(weight, bias, &out);
-  vectors.job.gate = numbers(open);
+  vectors.job.gate = data(open);
   vectors.job.curve = static_cast<Curve>(curve);
   vectors.run();
   return out;
@@ -170,7 +182,7 @@ at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Opt
 bool serves_conv1d(const at::Tensor& x, const at::Tensor& weight, const cuda::NormBy& norm) {
   const std::int64_t width = weight.size(0);
   return x.size(-1) == width && weight.is_contiguous() && is_aligned(weight) &&
-         cuda::serves_columns(static_cast<std::size_t>(width),
+         cuda::serves_columns(numbers(x), static_cast<std::size_t>(width),
                               static_cast<std::size_t>(weight.size(1)),
                               static_cast<int>(x.numel() / width), norm);
 }
@@ -185,15 +197,16 @@ at::Tensor run_conv1d(const at::Tensor& x, const cuda::NormBy& norm, const at::T
   sizes.back() = weight.size(1);
   at::Tensor out = at::empty(sizes, x.options());
   const cuda::Columns job{numbers(rows),
+                          data(rows),
                           static_cast<int>(x.numel() / x.size(-1)),
                           static_cast<int>(x.size(-1)),
-                          numbers(weight),
+                          data(weight),
                           static_cast<int>(weight.size(1)),
-                          numbers(bias),
-                          numbers(added),
+                          data(bias),
+                          data(added),
                           curve.has_value(),
                           static_cast<Curve>(curve.value_or(0)),
-                          numbers_of(out),
+                          data_of(out),
                           norm};
   const c10::cuda::CUDAGuard guard(x.device());
   C10_CUDA_CHECK(cuda::multiply_columns(job, stream_for(x)));
@@ -274,11 +287,11 @@ at::Tensor layer_norm_on_gpu(const at::Tensor& x, const at::Tensor& weight, cons
   return NormTensors{weight, bias, epsilon}(x);
 }
 
-cuda::HeadRows<const __nv_bfloat16> head_rows(const at::Tensor& x) {
-  return {numbers(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
+cuda::HeadRows<const void> head_rows(const at::Tensor& x) {
+  return {data(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
 }
-cuda::HeadRows<__nv_bfloat16> head_rows_of(at::Tensor& x) {
-  return {numbers_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
+cuda::HeadRows<void> head_rows_of(at::Tensor& x) {
+  return {data_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 at::Tensor with_rows(const at::Tensor& x) {
@@ -295,14 +308,15 @@ at::Tensor rotate_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
   const at::Tensor s = sine.contiguous();
   at::Tensor out = at::empty(q.sizes(), q.options());
   cuda::Rotate job;
+  job.numbers = numbers(q);
   job.queries = head_rows(q);
   job.keys = head_rows(k);
   job.values = head_rows(v);
   job.turned = head_rows_of(out);
   job.kept_keys = head_rows_of(kept_keys);
   job.kept_values = head_rows_of(kept_values);
-  job.cosine = numbers(c);
-  job.sine = numbers(s);
+  job.cosine = data(c);
+  job.sine = data(s);
   job.of_batch = c.size(0) == 1 ? 0 : c.size(1) * c.size(2);
   job.past = number(past);
   job.batch = static_cast<int>(q.size(0));
@@ -319,6 +333,7 @@ void keep_on_gpu(const at::Tensor& keys, const at::Tensor& values, at::Tensor& k
   const at::Tensor k = with_rows(keys);
   const at::Tensor v = with_rows(values);
   cuda::Rotate job;  // of no queries, and by no angle
+  job.numbers = numbers(k);
   job.keys = head_rows(k);
   job.values = head_rows(v);
   job.kept_keys = head_rows_of(kept_keys);
@@ -332,8 +347,9 @@ void keep_on_gpu(const at::Tensor& keys, const at::Tensor& values, at::Tensor& k
 }
 
 bool has_whole_rows(const at::Tensor& cache) {
-  return is_aligned(cache) && cache.stride(0) % 8 == 0 && cache.stride(1) % 8 == 0 &&
-         cache.stride(2) % 8 == 0;
+  const std::int64_t wide = kAccess / cache.element_size();
+  return is_aligned(cache) && cache.stride(0) % wide == 0 && cache.stride(1) % wide == 0 &&
+         cache.stride(2) % wide == 0;
 }
 
 void likeliest_on_gpu(const at::Tensor& scores, at::Tensor& ids) {
@@ -345,10 +361,12 @@ void likeliest_on_gpu(const at::Tensor& scores, at::Tensor& ids) {
     return;
   }
   cuda::Likeliest job;
-  job.scores = numbers(rows);
+  job.numbers = numbers(rows);
+  job.scores = data(rows);
   job.rows = static_cast<int>(rows.size(0));
   job.width = static_cast<int>(rows.size(1));
-  at::Tensor best = at::empty({rows.size(0), cuda::parts_for(job.width)}, ids.options());
+  at::Tensor best =
+      at::empty({rows.size(0), cuda::parts_for(job.numbers, job.width)}, ids.options());
   job.best = static_cast<unsigned long long*>(best.mutable_data_ptr());
   job.out = ids.mutable_data_ptr<std::int64_t>();
   const c10::cuda::CUDAGuard guard(rows.device());
@@ -393,16 +411,17 @@ at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
   const at::Tensor q = queries.contiguous();
   at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
   cuda::Attend job;
-  job.queries = numbers(q);
-  job.keys = numbers(keys);
-  job.values = numbers(values);
+  job.numbers = numbers(q);
+  job.queries = data(q);
+  job.keys = data(keys);
+  job.values = data(values);
   job.keys_by_batch = keys.stride(0);
   job.keys_by_head = keys.stride(1);
   job.keys_by_token = keys.stride(2);
   job.values_by_batch = values.stride(0);
   job.values_by_head = values.stride(1);
   job.values_by_token = values.stride(2);
-  job.out = numbers_of(out);
+  job.out = data_of(out);
   job.past = number(past);
   job.batch = static_cast<int>(q.size(0));
   job.heads = static_cast<int>(q.size(1));

@@ -7,12 +7,13 @@ namespace {
 
 constexpr int kMostThreads = 128;
 
-template <typename T>
-__device__ T* row_of(const HeadRows<T>& rows, std::int64_t b, std::int64_t h, std::int64_t t) {
-  return rows.data + b * rows.by_batch + h * rows.by_head + t * rows.by_token;
+template <typename T, typename Data>
+__device__ T* row_of(const HeadRows<Data>& rows, std::int64_t b, std::int64_t h, std::int64_t t) {
+  return static_cast<T*>(rows.data) + b * rows.by_batch + h * rows.by_head + t * rows.by_token;
 }
 
 // A block for each head of each token: those of the queries, of the keys, of the values.
+template <typename T>
 __global__ void __launch_bounds__(kMostThreads) rotate(const __grid_constant__ Rotate job) {
   let_next_begin();
   const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) % job.tokens;
@@ -20,30 +21,32 @@ __global__ void __launch_bounds__(kMostThreads) rotate(const __grid_constant__ R
   const std::int64_t place = token + (job.past == nullptr ? 0 : __ldcg(job.past));
   after_previous();
   int head = static_cast<int>(blockIdx.y);
-  const bf16* from = nullptr;
-  bf16* to = nullptr;
+  const T* from = nullptr;
+  T* to = nullptr;
   int turning = job.turning;
   if (head < job.queries.heads) {
-    from = row_of(job.queries, sequence, head, token);
-    to = row_of(job.turned, sequence, head, token);
+    from = row_of<const T>(job.queries, sequence, head, token);
+    to = row_of<T>(job.turned, sequence, head, token);
   } else if ((head -= job.queries.heads) < job.keys.heads) {
-    from = row_of(job.keys, sequence, head, token);
-    to = row_of(job.kept_keys, sequence, head, place);
+    from = row_of<const T>(job.keys, sequence, head, token);
+    to = row_of<T>(job.kept_keys, sequence, head, place);
   } else {
     head -= job.keys.heads;
-    from = row_of(job.values, sequence, head, token);
-    to = row_of(job.kept_values, sequence, head, place);
+    from = row_of<const T>(job.values, sequence, head, token);
+    to = row_of<T>(job.kept_values, sequence, head, place);
     turning = 0;
   }
   const std::int64_t angle = sequence * job.of_batch + token * job.turning;
+  const auto* const cosine = static_cast<const T*>(job.cosine) + angle;
+  const auto* const sine = static_cast<const T*>(job.sine) + angle;
   const int half = turning / 2;
   for (int i = static_cast<int>(threadIdx.x); i < job.size; i += static_cast<int>(blockDim.x)) {
     float value = fresh(from + i);
     if (i < turning) {
       const float other = i < half ? -fresh(from + i + half) : fresh(from + i - half);
-      value = value * fresh(job.cosine + angle + i) + other * fresh(job.sine + angle + i);
+      value = value * fresh(cosine + i) + other * fresh(sine + i);
     }
-    to[i] = __float2bfloat16_rn(value);
+    to[i] = as_number<T>(value);
   }
 }
 
@@ -55,7 +58,9 @@ cudaError_t rotate_into(const Rotate& job, cudaStream_t stream) {
   while (threads < kMostThreads && threads < job.size) threads *= 2;
   const dim3 grid(static_cast<unsigned>(job.batch * job.tokens),
                   static_cast<unsigned>(job.queries.heads + 2 * job.keys.heads));
-  return start(rotate, job, grid, threads, 0, stream);
+  return for_numbers(job.numbers, [&](auto number) {
+    return start(rotate<decltype(number)>, job, grid, threads, 0, stream);
+  });
 }
 
 }  // namespace haul::kernels::cuda

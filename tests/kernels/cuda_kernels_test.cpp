@@ -37,32 +37,39 @@
 namespace haul::kernels {
 namespace {
 
-constexpr double kRounding = 0x1p-8;  // of a BF16
-
-at::Tensor some(at::IntArrayRef sizes) {
-  return at::randn(sizes).to(at::kBFloat16);
+const void* data(const at::Tensor& x) {
+  return x.const_data_ptr();
+}
+void* data_of(at::Tensor& x) {
+  return x.mutable_data_ptr();
 }
 
-const __nv_bfloat16* numbers(const at::Tensor& x) {
-  return static_cast<const __nv_bfloat16*>(x.const_data_ptr());
+at::Tensor exact(const at::Tensor& x) {
+  return x.defined() ? x.to(at::kDouble) : x;
 }
-__nv_bfloat16* numbers_of(at::Tensor& x) {
-  return static_cast<__nv_bfloat16*>(x.mutable_data_ptr());
-}
-
-bool is_near(const at::Tensor& found, const at::Tensor& expected) {
-  return at::allclose(found.to(at::kFloat), expected.to(at::kFloat), 2 * kRounding, kRounding);
+at::Tensor exact_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return plain_linear(exact(x), exact(weight), exact(bias));
 }
 
-at::Tensor in_float(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
-  return plain_linear(wide(x), wide(weight), wide(bias));
-}
+class CudaKernels : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::Tensor some(at::IntArrayRef sizes) const { return at::randn(sizes).to(type); }
+  bool is_near(const at::Tensor& found, const at::Tensor& expected, double more = 1) const {
+    return at::allclose(exact(found), exact(expected), 2 * rounding, more * rounding);
+  }
 
-TEST(CudaKernels, MultiplyFewRows) {
+  const at::ScalarType type = GetParam();
+  const cuda::Numbers numbers = type == at::kFloat ? cuda::Numbers::kF32 : cuda::Numbers::kBF16;
+  // Of a BF16; of sums in float32.
+  const double rounding = type == at::kFloat ? 0x1p-19 : 0x1p-8;
+  // Numbers of a 16-byte access.
+  const std::int64_t wide = 16 / static_cast<std::int64_t>(c10::elementSize(type));
+};
+
+TEST_P(CudaKernels, MultiplyFewRows) {
   at::manual_seed(3);
   for (const std::int64_t vectors : {1, 2, 4}) {
-    for (const std::int64_t width : {8, 264, 4104}) {
+    for (const std::int64_t width : {wide, 264L, 4104L}) {
       const at::Tensor x = some({vectors, width}) / std::sqrt(width);
       const at::Tensor first = some({70, width});
       const at::Tensor second = some({3, width});
@@ -70,21 +77,52 @@ TEST(CudaKernels, MultiplyFewRows) {
       at::Tensor of_first = at::empty({vectors, 70}, x.options());
       at::Tensor of_second = at::empty({vectors, 3}, x.options());
       cuda::FewRows job;
-      job.x = numbers(x);
+      job.numbers = numbers;
+      job.x = data(x);
       job.vectors = static_cast<int>(vectors);
       job.width = static_cast<int>(width);
-      job.weights[0] = {numbers(first), numbers(bias), numbers_of(of_first), 70};
-      job.weights[1] = {numbers(second), nullptr, numbers_of(of_second), 3};
+      job.weights[0] = {data(first), data(bias), data_of(of_first), 70};
+      job.weights[1] = {data(second), nullptr, data_of(of_second), 3};
       job.count = 2;
-      ASSERT_TRUE(cuda::serves_width(static_cast<std::size_t>(width), job.vectors));
+      ASSERT_TRUE(cuda::serves_width(numbers, static_cast<std::size_t>(width), job.vectors));
       ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(is_near(of_first, in_float(x, first, bias))) << vectors << " x " << width;
-      EXPECT_TRUE(is_near(of_second, in_float(x, second, {}))) << vectors << " x " << width;
+      EXPECT_TRUE(is_near(of_first, exact_linear(x, first, bias))) << vectors << " x " << width;
+      EXPECT_TRUE(is_near(of_second, exact_linear(x, second, {}))) << vectors << " x " << width;
     }
   }
 }
 
-TEST(CudaKernels, MultiplyWithWhatFollows) {
+TEST_P(CudaKernels, GiveTheSameBitsBesideOthers) {
+  at::manual_seed(11);
+  const at::Tensor x = some({4, 520}) / 16;
+  const at::Tensor by_output = some({40, 520});
+  const at::Tensor by_input = some({520, 40});
+  const auto run = [&](const at::Tensor& vectors) {
+    const auto count = static_cast<int>(vectors.size(0));
+    std::array<at::Tensor, 2> out;
+    for (at::Tensor& one : out) one = at::empty({count, 40}, x.options());
+    cuda::FewRows rows;
+    rows.numbers = numbers;
+    rows.x = data(vectors);
+    rows.vectors = count;
+    rows.width = 520;
+    rows.weights[0] = {data(by_output), nullptr, data_of(out[0]), 40};
+    rows.count = 1;
+    EXPECT_EQ(cuda::multiply_few_rows(rows, nullptr), cudaSuccess);
+    cuda::Columns columns{numbers, data(vectors), count, 520, data(by_input), 40};
+    columns.out = data_of(out[1]);
+    EXPECT_EQ(cuda::multiply_columns(columns, nullptr), cudaSuccess);
+    return out;
+  };
+  const std::array<at::Tensor, 2> all = run(x);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const std::array<at::Tensor, 2> alone = run(x.narrow(0, i, 1));
+    EXPECT_TRUE(alone[0].equal(all[0].narrow(0, i, 1)));
+    EXPECT_TRUE(alone[1].equal(all[1].narrow(0, i, 1)));
+  }
+}
+
+TEST_P(CudaKernels, MultiplyWithWhatFollows) {
   at::manual_seed(4);
   const at::Tensor x = some({3, 512}) / 16;
   const at::Tensor gate = some({40, 512});
@@ -94,21 +132,22 @@ TEST(CudaKernels, MultiplyWithWhatFollows) {
   at::Tensor product = at::empty({3, 40}, x.options());
   at::Tensor out = at::empty({3, 40}, x.options());
   cuda::FewRows job;
-  job.x = numbers(x);
+  job.numbers = numbers;
+  job.x = data(x);
   job.vectors = 3;
   job.width = 512;
   job.count = 1;
-  job.weights[0] = {numbers(gate), numbers(bias), numbers_of(product), 40};
+  job.weights[0] = {data(gate), data(bias), data_of(product), 40};
   ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
-  job.weights[0].out = numbers_of(out);
-  job.residual = numbers(residual);
+  job.weights[0].out = data_of(out);
+  job.residual = data(residual);
   ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
   EXPECT_TRUE(out.equal(residual + product));
   job.residual = nullptr;
   job.count = 2;
   job.gates = true;
   job.weights[0].out = nullptr;
-  job.weights[1] = {numbers(weight), nullptr, numbers_of(out), 40};
+  job.weights[1] = {data(weight), nullptr, data_of(out), 40};
   for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
     job.curve = curve;
     ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
@@ -116,26 +155,31 @@ TEST(CudaKernels, MultiplyWithWhatFollows) {
   }
 }
 
-TEST(CudaKernels, MultiplyColumns) {
+TEST_P(CudaKernels, MultiplyColumns) {
   at::manual_seed(7);
   for (const std::int64_t vectors : {1, 3, 4}) {
     for (const auto& [width, columns] :
-         {std::array<std::int64_t, 2>{1, 8}, {130, 72}, {2500, 40}, {70, 136}}) {
+         {std::array<std::int64_t, 2>{1, wide}, {130, 72}, {2500, 5 * wide}, {70, 136}}) {
       const at::Tensor x = some({vectors, width}) / std::sqrt(width);
       const at::Tensor weight = some({width, columns});
       const at::Tensor bias = some({columns});
       const at::Tensor residual = some({vectors, columns});
       at::Tensor out = at::empty({vectors, columns}, x.options());
-      cuda::Columns job{numbers(x),      static_cast<int>(vectors), static_cast<int>(width),
-                        numbers(weight), static_cast<int>(columns), numbers(bias)};
-      job.out = numbers_of(out);
-      ASSERT_TRUE(cuda::serves_columns(static_cast<std::size_t>(width),
+      cuda::Columns job{numbers,
+                        data(x),
+                        static_cast<int>(vectors),
+                        static_cast<int>(width),
+                        data(weight),
+                        static_cast<int>(columns),
+                        data(bias)};
+      job.out = data_of(out);
+      ASSERT_TRUE(cuda::serves_columns(numbers, static_cast<std::size_t>(width),
                                        static_cast<std::size_t>(columns), job.vectors));
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(is_near(out, in_float(x, weight.t(), bias))) << vectors << " x " << width;
+      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), bias))) << vectors << " x " << width;
       at::Tensor added = at::empty_like(out);
-      job.residual = numbers(residual);
-      job.out = numbers_of(added);
+      job.residual = data(residual);
+      job.out = data_of(added);
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
       EXPECT_TRUE(added.equal(residual + out)) << vectors << " x " << width;
       job.residual = nullptr;
@@ -149,22 +193,23 @@ TEST(CudaKernels, MultiplyColumns) {
 
 // A norm of few vectors, and what it gives by itself.
 struct Normed {
-  Normed(std::int64_t vectors, std::int64_t width, bool centred)
-      : x(3 * some({vectors, width}) + (centred ? 2 : 0)),
-        weight(some({width}) / std::sqrt(width)),
-        value(at::empty_like(x)) {
-    if (centred) bias = some({width}) / std::sqrt(width);
-    by = {numbers(weight), centred ? numbers(bias) : nullptr, 1e-5F};
-    const cuda::Norm job{numbers(x), by, numbers_of(value), static_cast<int>(vectors),
-                         static_cast<int>(width)};
-    EXPECT_TRUE(cuda::serves_norm_of(width));
+  Normed(cuda::Numbers numbers, const at::Tensor& rows, bool centred)
+      : x(3 * rows + (centred ? 2 : 0)), value(at::empty_like(x)) {
+    const std::int64_t vectors = x.size(0);
+    const std::int64_t width = x.size(1);
+    weight = at::randn({width}).to(x.scalar_type()) / std::sqrt(width);
+    if (centred) bias = at::randn({width}).to(x.scalar_type()) / std::sqrt(width);
+    by = {data(weight), centred ? data(bias) : nullptr, 1e-5F};
+    const cuda::Norm job{
+        numbers, data(x), by, data_of(value), static_cast<int>(vectors), static_cast<int>(width)};
+    EXPECT_TRUE(cuda::serves_norm_of(numbers, width));
     EXPECT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
   }
   at::Tensor x, weight, bias, value;
   cuda::NormBy by;
 };
 
-TEST(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
+TEST_P(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
   at::manual_seed(9);
   struct Case {
     std::int64_t vectors, width;
@@ -173,7 +218,7 @@ TEST(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
                            Case{2, 5000}, Case{1, 8192}, Case{4, 8192}}) {
     const std::int64_t vectors = item.vectors;
     const std::int64_t width = item.width;
-    const Normed norm(vectors, width, vectors == 2);
+    const Normed norm(numbers, some({vectors, width}), vectors == 2);
     const at::Tensor first = some({20, width});
     const at::Tensor second = some({20, width});
     const at::Tensor bias = some({20});
@@ -182,17 +227,18 @@ TEST(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
     for (at::Tensor& one : out) one = at::zeros({vectors, 20}, first.options());
     for (at::Tensor& one : again) one = at::ones({vectors, 20}, first.options());
     cuda::FewRows job;
+    job.numbers = numbers;
     job.vectors = static_cast<int>(vectors);
     job.width = static_cast<int>(width);
-    job.weights[0] = {numbers(first), numbers(bias), nullptr, 20};
-    job.weights[1] = {numbers(second), nullptr, nullptr, 20};
+    job.weights[0] = {data(first), data(bias), nullptr, 20};
+    job.weights[1] = {data(second), nullptr, nullptr, 20};
     const auto expect_same = [&](const char* what) {
       const auto run = [&](const at::Tensor& x, const cuda::NormBy& by,
                            std::array<at::Tensor, 2>& to) {
-        job.x = numbers(x);
+        job.x = data(x);
         job.norm = by;
-        for (std::size_t i = 0; i < to.size(); ++i) job.weights[i].out = numbers_of(to[i]);
-        ASSERT_TRUE(cuda::serves_width(static_cast<std::size_t>(width), job.vectors, by));
+        for (std::size_t i = 0; i < to.size(); ++i) job.weights[i].out = data_of(to[i]);
+        ASSERT_TRUE(cuda::serves_width(numbers, static_cast<std::size_t>(width), job.vectors, by));
         ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
       };
       run(norm.value, {}, out);
@@ -208,33 +254,37 @@ TEST(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
     expect_same("a gate");
     job.gates = false;
     job.count = 1;
-    job.residual = numbers(residual);
+    job.residual = data(residual);
     expect_same("a residual");
   }
 }
 
-TEST(CudaKernels, NormaliseWhatTheyMultiplyByInput) {
+TEST_P(CudaKernels, NormaliseWhatTheyMultiplyByInput) {
   at::manual_seed(10);
   struct Case {
     std::int64_t vectors, width, columns;
   };
   for (const Case& item :
        {Case{1, 8, 8}, Case{3, 264, 40}, Case{2, 1600, 72}, Case{4, 4104, 136}}) {
-    const Normed norm(item.vectors, item.width, item.vectors != 2);
+    const Normed norm(numbers, some({item.vectors, item.width}), item.vectors != 2);
     const at::Tensor weight = some({item.width, item.columns});
     const at::Tensor bias = some({item.columns});
     at::Tensor out = at::zeros({item.vectors, item.columns}, weight.options());
     at::Tensor again = at::ones_like(out);
-    cuda::Columns job{
-        numbers(norm.value), static_cast<int>(item.vectors), static_cast<int>(item.width),
-        numbers(weight),     static_cast<int>(item.columns), numbers(bias)};
+    cuda::Columns job{numbers,
+                      data(norm.value),
+                      static_cast<int>(item.vectors),
+                      static_cast<int>(item.width),
+                      data(weight),
+                      static_cast<int>(item.columns),
+                      data(bias)};
     job.curves = item.vectors > 1;
-    job.out = numbers_of(out);
+    job.out = data_of(out);
     ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-    job.x = numbers(norm.x);
+    job.x = data(norm.x);
     job.norm = norm.by;
-    job.out = numbers_of(again);
-    ASSERT_TRUE(cuda::serves_columns(static_cast<std::size_t>(item.width),
+    job.out = data_of(again);
+    ASSERT_TRUE(cuda::serves_columns(numbers, static_cast<std::size_t>(item.width),
                                      static_cast<std::size_t>(item.columns), job.vectors,
                                      job.norm));
     ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
@@ -242,47 +292,50 @@ TEST(CudaKernels, NormaliseWhatTheyMultiplyByInput) {
   }
 }
 
-TEST(CudaKernels, NormaliseRows) {
+TEST_P(CudaKernels, NormaliseRows) {
   at::manual_seed(5);
-  for (const std::int64_t width : {8, 576, 4104, 16384}) {
-    ASSERT_TRUE(cuda::serves_norm_of(width));
+  for (const std::int64_t width : {wide, 576L, 4104L, 2048 * wide}) {
+    ASSERT_TRUE(cuda::serves_norm_of(numbers, width));
     const at::Tensor x = 3 * some({2, width});
     const at::Tensor weight = some({width});
     at::Tensor out = at::empty({2, width}, x.options());
-    cuda::Norm job{
-        numbers(x), {numbers(weight), nullptr, 1e-6F}, numbers_of(out), 2, static_cast<int>(width)};
+    cuda::Norm job{numbers,      data(x), {data(weight), nullptr, 1e-6F},
+                   data_of(out), 2,       static_cast<int>(width)};
     ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
-    EXPECT_TRUE(is_near(out, plain_rms_norm(x, weight, 1e-6))) << width;
+    EXPECT_TRUE(is_near(out, plain_rms_norm(exact(x), exact(weight), 1e-6))) << width;
     const at::Tensor off_centre = x + 20;
     const at::Tensor bias = some({width});
-    job.x = numbers(off_centre);
-    job.by.bias = numbers(bias);
+    job.x = data(off_centre);
+    job.by.bias = data(bias);
     ASSERT_EQ(cuda::normalise_rows(job, nullptr), cudaSuccess);
-    EXPECT_TRUE(is_near(out, layer_norm(off_centre, weight, bias, 1e-6))) << width;
+    EXPECT_TRUE(is_near(out, layer_norm(exact(off_centre), exact(weight), exact(bias), 1e-6)))
+        << width;
   }
 }
 
 // Numbers of few values, so that many are equal, and those that are no numbers.
-TEST(CudaKernels, FindTheLikeliest) {
+TEST_P(CudaKernels, FindTheLikeliest) {
   at::manual_seed(8);
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto expect_same = [](const at::Tensor& scores) {
+  const auto expect_same = [this](const at::Tensor& scores) {
     const std::int64_t width = scores.size(1);
     ASSERT_TRUE(cuda::serves_scores_of(width));
     at::Tensor best =
-        at::empty({scores.size(0), cuda::parts_for(static_cast<int>(width))}, at::kLong);
+        at::empty({scores.size(0), cuda::parts_for(numbers, static_cast<int>(width))}, at::kLong);
     at::Tensor out = at::empty({scores.size(0)}, at::kLong);
-    const cuda::Likeliest job{numbers(scores),
+    const cuda::Likeliest job{numbers,
+                              data(scores),
                               static_cast<unsigned long long*>(best.mutable_data_ptr()),
                               out.mutable_data_ptr<std::int64_t>(),
-                              static_cast<int>(scores.size(0)), static_cast<int>(width)};
+                              static_cast<int>(scores.size(0)),
+                              static_cast<int>(width)};
     ASSERT_EQ(cuda::find_likeliest(job, nullptr), cudaSuccess);
     EXPECT_TRUE(out.equal(at::argmax(scores, 1))) << width << ": " << out;
   };
-  for (const std::int64_t width : {8, 2051, 6000}) {
+  for (const std::int64_t width : {8, 2051, 6000, 6004}) {
     expect_same(some({3, width}));
-    const at::Tensor few = at::randint(-3, 3, {3, width}).to(at::kBFloat16);
+    const at::Tensor few = at::randint(-3, 3, {3, width}).to(type);
     expect_same(few);
     expect_same(few - 10);
     expect_same(at::full({2, width}, -infinity, few.options()));
@@ -298,7 +351,7 @@ TEST(CudaKernels, FindTheLikeliest) {
   }
 }
 
-TEST(CudaKernels, FindAngles) {
+TEST(CudaAngles, AreWhatTorchFinds) {
   const at::Tensor positions = at::arange(0, 700, 7).view({2, 50});
   const at::Tensor speeds = at::pow(10000.0, -at::arange(0, 48, 2, at::kFloat) / 48);
   for (const double factor : {1.0, 1.25}) {
@@ -318,15 +371,15 @@ TEST(CudaKernels, FindAngles) {
   }
 }
 
-TEST(CudaKernels, RotateAndKeep) {
+TEST_P(CudaKernels, RotateAndKeep) {
   at::manual_seed(6);
   const auto rows = [](const at::Tensor& x) {
-    return cuda::HeadRows<const __nv_bfloat16>{numbers(x), static_cast<int>(x.size(1)), x.stride(0),
-                                               x.stride(1), x.stride(2)};
+    return cuda::HeadRows<const void>{data(x), static_cast<int>(x.size(1)), x.stride(0),
+                                      x.stride(1), x.stride(2)};
   };
   const auto rows_of = [](at::Tensor& x) {
-    return cuda::HeadRows<__nv_bfloat16>{numbers_of(x), static_cast<int>(x.size(1)), x.stride(0),
-                                         x.stride(1), x.stride(2)};
+    return cuda::HeadRows<void>{data_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1),
+                                x.stride(2)};
   };
   const at::Tensor queries = some({2, 3, 4, 80}).transpose(1, 2);
   const at::Tensor keys = some({2, 3, 2, 80}).transpose(1, 2);
@@ -338,14 +391,15 @@ TEST(CudaKernels, RotateAndKeep) {
   std::array<at::Tensor, 4> room;
   for (at::Tensor& one : room) one = at::zeros({2, 2, 20, 80}, queries.options());
   cuda::Rotate job;
+  job.numbers = numbers;
   job.queries = rows(queries);
   job.keys = rows(keys);
   job.values = rows(values);
   job.turned = rows_of(turned);
   job.kept_keys = rows_of(room[0]);
   job.kept_values = rows_of(room[1]);
-  job.cosine = numbers(cosine);
-  job.sine = numbers(sine);
+  job.cosine = data(cosine);
+  job.sine = data(sine);
   job.past = past.const_data_ptr<std::int64_t>();
   job.batch = 2;
   job.tokens = 3;
@@ -355,8 +409,8 @@ TEST(CudaKernels, RotateAndKeep) {
   const at::Tensor plain =
       plain_rotate_into(queries, {keys, values, room[2], room[3], past}, cosine, sine);
   // The plain one rounds both products and their sum.
-  EXPECT_TRUE(at::allclose(turned, plain, 2 * kRounding, 8 * kRounding));
-  EXPECT_TRUE(at::allclose(room[0], room[2], 2 * kRounding, 8 * kRounding));
+  EXPECT_TRUE(is_near(turned, plain, 8));
+  EXPECT_TRUE(is_near(room[0], room[2], 8));
   EXPECT_TRUE(room[1].equal(room[3]));
   EXPECT_GT(room[0].abs().sum().item<float>(), 0);
   // Of no queries, by no angle.
@@ -370,7 +424,7 @@ TEST(CudaKernels, RotateAndKeep) {
   EXPECT_GT(room[0].abs().sum().item<float>(), 0);
 }
 
-TEST(CudaKernels, AttendWithOneToken) {
+TEST_P(CudaKernels, AttendWithOneToken) {
   at::manual_seed(7);
   struct Case {
     std::int64_t heads, kv_heads, size, tokens, room;
@@ -384,13 +438,14 @@ TEST(CudaKernels, AttendWithOneToken) {
     const at::Tensor past = at::full({1}, item.tokens - 1, at::kLong);
     at::Tensor out = at::empty({2, 1, item.heads * item.size}, queries.options());
     cuda::Attend job;
-    job.queries = numbers(queries);
-    job.keys = numbers(keys);
-    job.values = numbers(values);
+    job.numbers = numbers;
+    job.queries = data(queries);
+    job.keys = data(keys);
+    job.values = data(values);
     job.keys_by_batch = job.values_by_batch = keys.stride(0);
     job.keys_by_head = job.values_by_head = keys.stride(1);
     job.keys_by_token = job.values_by_token = keys.stride(2);
-    job.out = numbers_of(out);
+    job.out = data_of(out);
     job.past = past.const_data_ptr<std::int64_t>();
     job.batch = 2;
     job.heads = static_cast<int>(item.heads);
@@ -403,14 +458,14 @@ TEST(CudaKernels, AttendWithOneToken) {
     job.parts = parts.mutable_data_ptr<float>();
     ASSERT_TRUE(cuda::serves_head_size(item.size));
     ASSERT_EQ(cuda::attend_one(job, nullptr), cudaSuccess);
-    const auto seen = [&](const at::Tensor& x) {
-      return x.narrow(2, 0, item.tokens).to(at::kFloat);
-    };
-    const at::Tensor exact =
-        plain_attend(queries.to(at::kFloat), seen(keys), seen(values), {}, 0.1);
-    EXPECT_TRUE(is_near(out, exact)) << item.tokens << " tokens, heads of " << item.size;
+    const auto seen = [&](const at::Tensor& x) { return exact(x.narrow(2, 0, item.tokens)); };
+    const at::Tensor expected = plain_attend(exact(queries), seen(keys), seen(values), {}, 0.1);
+    EXPECT_TRUE(is_near(out, expected)) << item.tokens << " tokens, heads of " << item.size;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, CudaKernels, testing::Values(at::kBFloat16, at::kFloat),
+                         [](const auto& each) { return at::toString(each.param); });
 
 }  // namespace
 }  // namespace haul::kernels

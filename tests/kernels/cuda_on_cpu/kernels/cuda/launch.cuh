@@ -34,7 +34,7 @@ namespace haul::kernels::cuda {
 
 struct Machine {
   int processors = 3;
-  std::size_t shared = 100 << 10;
+  std::size_t shared = 227 << 10;
 };
 
 inline Machine current_machine() {
@@ -81,6 +81,9 @@ T __ldcs(const T* from) {
 }
 inline float __uint_as_float(unsigned bits) {
   return std::bit_cast<float>(bits);
+}
+inline unsigned __float_as_uint(float value) {
+  return std::bit_cast<unsigned>(value);
 }
 inline float rsqrtf(float value) {
   return 1 / std::sqrt(value);
