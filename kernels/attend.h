@@ -18,7 +18,7 @@ struct Looking {
 
 // queries (B, H, T, D) over keys and values (B, K, S, D), to (B, T, H * D). By the operator
 // haul::attend where that serves: on the CPU a single token in F32 or BF16 with a mask of floats or
-// none, and in F32 several without a mask; on GPUs BF16, a single token and no mask.
+// none, and in F32 several without a mask; on GPUs a single token in either and no mask.
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                   const Looking& looking, double scale);
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,

@@ -5,11 +5,12 @@
 namespace haul::kernels {
 
 bool has_own_ops(at::Device device, at::ScalarType type) {
-  if (device.is_cpu()) return type == at::kFloat || type == at::kBFloat16;
+  if (type != at::kFloat && type != at::kBFloat16) return false;
+  if (device.is_cpu()) return true;
   static const bool on_gpus = c10::Dispatcher::singleton()
                                   .findSchemaOrThrow("haul::linear", "")
                                   .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
-  return device.is_cuda() && type == at::kBFloat16 && on_gpus;
+  return device.is_cuda() && on_gpus;
 }
 
 bool has_own_ops(std::initializer_list<const at::Tensor*> tensors) {

@@ -13,10 +13,11 @@
 
 namespace haul::kernels {
 
-// Whether the operators know the dtype there.
+// Whether there are operators for the dtype there: for F32 and BF16, and on GPUs where the CUDA part
+// is built.
 bool has_own_ops(at::Device device, at::ScalarType type);
-// Tensors of one device and of one dtype that the operators know there, no gradient asked for.
-// Undefined ones do not count. GPUs have operators for BF16 where the CUDA part is built.
+// The same of tensors of one device and of one dtype, no gradient asked for. Undefined ones do not
+// count.
 bool has_own_ops(std::initializer_list<const at::Tensor*> tensors);
 
 // Whether an op on this tensor has to fetch it first.
