@@ -1,9 +1,12 @@
 // What haul's products of one vector read on a GPU, beside torch's and beside a plain reader, on
 // the matrices of a Llama 8B and, which lie by input, a GPT-2 XL: gigabytes a second, the best of
 // some runs over weights that no cache holds. Then the small kernels of a token: microseconds.
+//
+//   gpu_kernels [F32]  of bfloat16, or of float32
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -26,6 +29,8 @@ namespace {
 using haul::kernels::Curve;
 
 constexpr int kRuns = 7;
+
+at::ScalarType type = at::kBFloat16;  // of all numbers
 
 // The work as a graph: without the host's share.
 double best_seconds(const std::function<void()>& work) {
@@ -52,7 +57,7 @@ double best_seconds(const std::function<void()>& work) {
 }
 
 at::Tensor some(at::IntArrayRef sizes) {
-  return at::randn(sizes, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA));
+  return at::randn(sizes, at::TensorOptions().dtype(type).device(at::kCUDA));
 }
 
 // Gigabytes a second of something that is done with each of many weights.
@@ -113,7 +118,8 @@ void time_small(const char* name, const std::function<void()>& work) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "F32") type = at::kFloat;
   const at::NoGradGuard no_gradients;
   compare("query", 4096, 4096);
   compare("q, k, v", 6144, 4096);
