@@ -13,8 +13,8 @@
 
 namespace haul::kernels {
 
-// Whether there are operators for the dtype there: for F32 and BF16, and on GPUs where the CUDA part
-// is built.
+// Whether there are operators for the dtype there: for F32 and BF16, and on GPUs where the CUDA
+// part is built.
 bool has_own_ops(at::Device device, at::ScalarType type);
 // The same of tensors of one device and of one dtype, no gradient asked for. Undefined ones do not
 // count.

@@ -6,20 +6,21 @@
 
 #include <driver_types.h>
 
+#include "kernels/cuda/numbers.h"
+
 namespace haul::kernels::cuda {
 
-template <typename T>  // bfloat16 or float
 struct Angles {
+  Numbers numbers = Numbers::kBF16;
   const std::int64_t* positions = nullptr;
   const float* speeds = nullptr;
-  T* cosine = nullptr;  // (positions, 2 * speeds)
-  T* sine = nullptr;    // likewise
-  std::int64_t count = 0;
-  int size = 0;      // speeds
-  float factor = 1;  // of both, before they are rounded
+  void* cosine = nullptr;  // (positions, 2 * speeds)
+  void* sine = nullptr;    // likewise
+  std::int64_t count = 0;  // positions
+  int size = 0;            // speeds
+  float factor = 1;        // of both, before they are rounded
 };
 
-template <typename T>
-cudaError_t find_angles(const Angles<T>& job, cudaStream_t stream);
+cudaError_t find_angles(const Angles& job, cudaStream_t stream);
 
 }  // namespace haul::kernels::cuda

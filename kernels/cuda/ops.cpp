@@ -373,30 +373,26 @@ void likeliest_on_gpu(const at::Tensor& scores, at::Tensor& ids) {
   C10_CUDA_CHECK(cuda::find_likeliest(job, stream_for(rows)));
 }
 
-template <typename T>
-void find_angles(const at::Tensor& positions, const at::Tensor& speeds, double factor,
-                 at::Tensor& cosine, at::Tensor& sine) {
-  cuda::Angles<T> job;
-  job.positions = positions.const_data_ptr<std::int64_t>();
-  job.speeds = speeds.const_data_ptr<float>();
-  job.cosine = static_cast<T*>(cosine.mutable_data_ptr());
-  job.sine = static_cast<T*>(sine.mutable_data_ptr());
-  job.count = positions.numel();
-  job.size = static_cast<int>(speeds.size(0));
-  job.factor = static_cast<float>(factor);
-  const c10::cuda::CUDAGuard guard(positions.device());
-  C10_CUDA_CHECK(cuda::find_angles(job, stream_for(positions)));
-}
-
 std::tuple<at::Tensor, at::Tensor> angles_on_gpu(const at::Tensor& positions,
                                                  const at::Tensor& speeds, double factor,
                                                  at::ScalarType dtype) {
-  std::vector<std::int64_t> shape = positions.sizes().vec();
-  shape.push_back(2 * speeds.size(0));
-  at::Tensor cosine = at::empty(shape, speeds.options().dtype(dtype));
+  const at::Tensor places = positions.contiguous();
+  const at::Tensor each = speeds.contiguous();
+  std::vector<std::int64_t> shape = places.sizes().vec();
+  shape.push_back(2 * each.size(0));
+  at::Tensor cosine = at::empty(shape, each.options().dtype(dtype));
   at::Tensor sine = at::empty_like(cosine);
-  const auto find = dtype == at::kFloat ? find_angles<float> : find_angles<__nv_bfloat16>;
-  find(positions.contiguous(), speeds.contiguous(), factor, cosine, sine);
+  cuda::Angles job;
+  job.numbers = numbers(cosine);
+  job.positions = places.const_data_ptr<std::int64_t>();
+  job.speeds = each.const_data_ptr<float>();
+  job.cosine = cosine.mutable_data_ptr();
+  job.sine = sine.mutable_data_ptr();
+  job.count = places.numel();
+  job.size = static_cast<int>(each.size(0));
+  job.factor = static_cast<float>(factor);
+  const c10::cuda::CUDAGuard guard(places.device());
+  C10_CUDA_CHECK(cuda::find_angles(job, stream_for(places)));
   return {cosine, sine};
 }
 

@@ -358,13 +358,14 @@ TEST(CudaAngles, AreWhatTorchFinds) {
     const Angles expected = plain_angles(positions, speeds, factor, at::kFloat);
     at::Tensor cosine = at::empty_like(expected.cosine);
     at::Tensor sine = at::empty_like(expected.sine);
-    const cuda::Angles<float> job{positions.const_data_ptr<std::int64_t>(),
-                                  speeds.const_data_ptr<float>(),
-                                  cosine.mutable_data_ptr<float>(),
-                                  sine.mutable_data_ptr<float>(),
-                                  positions.numel(),
-                                  static_cast<int>(speeds.size(0)),
-                                  static_cast<float>(factor)};
+    const cuda::Angles job{cuda::Numbers::kF32,
+                           positions.const_data_ptr<std::int64_t>(),
+                           speeds.const_data_ptr<float>(),
+                           cosine.mutable_data_ptr(),
+                           sine.mutable_data_ptr(),
+                           positions.numel(),
+                           static_cast<int>(speeds.size(0)),
+                           static_cast<float>(factor)};
     ASSERT_EQ(cuda::find_angles(job, nullptr), cudaSuccess);
     EXPECT_TRUE(at::allclose(cosine, expected.cosine, 1e-6, 1e-6)) << factor;
     EXPECT_TRUE(at::allclose(sine, expected.sine, 1e-6, 1e-6)) << factor;
