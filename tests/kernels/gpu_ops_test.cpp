@@ -251,8 +251,8 @@ TEST_P(GpuOps, LikeliestIsWhatTorchFinds) {
       EXPECT_TRUE(likeliest(scores).equal(at::argmax(scores, 1))) << rows << " x " << width;
       const at::Tensor few = scores.round();
       EXPECT_TRUE(likeliest(few).equal(at::argmax(few, 1))) << "ties of " << rows << " x " << width;
-      const at::Tensor wide = some({rows, 2, width}).select(1, 1);  // rows that lie apart
-      EXPECT_TRUE(likeliest(wide).equal(at::argmax(wide, 1))) << rows << " x " << width;
+      const at::Tensor apart = some({rows, 2, width}).select(1, 1);  // rows that lie apart
+      EXPECT_TRUE(likeliest(apart).equal(at::argmax(apart, 1))) << rows << " x " << width;
     }
   }
 }
