@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -42,7 +43,8 @@ std::string bar(const PlanDevice& device, int width) {
   Bytes sum = device.margins;
   for (const Part& part : kParts) {
     sum += device.*part.bytes;
-    int end = static_cast<int>(static_cast<double>(sum) / static_cast<double>(whole) * width + 0.5);
+    const double share = static_cast<double>(sum) / static_cast<double>(whole);
+    int end = static_cast<int>(std::lround(share * width));
     if (device.*part.bytes > 0) end = std::max(end, drawn + 1);  // what is there is seen
     end = std::min(end, width);
     result += core::styled_stdout(repeated(part.mark, end - drawn), part.style);
