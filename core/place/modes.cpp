@@ -119,7 +119,8 @@ Choices sequential_choices(const World& world, int slots, std::uint8_t target, S
   std::erase_if(gpus, [&](std::uint8_t e) { return !world.executors[e].holds_weights; });
   Size piece = 0;
   for (const Unit& unit : world.units) {
-    if (unit.piece <= limit) piece = std::max(piece, unit.piece);
+    const Size own = copied_piece(unit, world.executors[target]);
+    if (own <= limit) piece = std::max(piece, own);
   }
   std::vector<Size> free;
   for (const Executor& e : world.executors) free.push_back(e.capacity - e.fixed);

@@ -24,6 +24,7 @@
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
 #include "kernels/linear.h"
+#include "kernels/own_ops.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate.h"
 
@@ -62,9 +63,8 @@ bool is_aligned(const at::Tensor& x) {
 
 bool is_served(const at::Tensor& x, const at::Tensor& weight, const cuda::NormBy& norm = {}) {
   const std::int64_t width = weight.size(1);
-  return (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat) &&
-         weight.scalar_type() == x.scalar_type() && x.size(-1) == width &&
-         x.numel() <= cuda::kMostVectors * width &&
+  return has_own_ops(x.device(), x.scalar_type()) && weight.scalar_type() == x.scalar_type() &&
+         x.size(-1) == width && x.numel() <= cuda::kMostVectors * width &&
          cuda::serves_width(numbers(x), static_cast<std::size_t>(width),
                             static_cast<int>(x.numel() / width), norm) &&
          weight.is_contiguous() && is_aligned(weight);
