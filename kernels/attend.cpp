@@ -11,6 +11,7 @@
 #include <torch/library.h>
 
 #include "kernels/own_ops.h"
+#include "kernels/rotate.h"
 #include "kernels/sight.h"
 
 namespace haul::kernels {
@@ -140,12 +141,27 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def(
       "attend(Tensor queries, Tensor keys, Tensor values, Tensor? bias, Tensor? past, bool causal, "
       "float scale) -> Tensor");
+  library.def(
+      "keep_and_attend(Tensor queries, Tensor keys, Tensor values, Tensor? cosine, Tensor? sine, "
+      "Tensor(a!) seen_keys, Tensor(b!) seen_values, Tensor? mask, Tensor? past, float scale) "
+      "-> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("attend", own_attend);
 }
 TORCH_LIBRARY_IMPL(haul, Autograd, library) {
   library.impl("attend", torch::CppFunction::makeFallthrough());
+  library.impl("keep_and_attend", torch::CppFunction::makeFallthrough());
+}
+
+Optional optional(const at::Tensor& some) {
+  return some.defined() ? Optional(some) : std::nullopt;
+}
+
+// Whether GPUs have an operator for it: of a single token that looks at all before it.
+bool serves_on_gpu(const at::Tensor& queries, const Looking& looking) {
+  return queries.is_cuda() && queries.size(2) == 1 &&
+         (!looking.mask.defined() || looking.past.defined());
 }
 
 }  // namespace
@@ -159,15 +175,48 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
            ? !looking.past.defined() &&
                  (one || (queries.scalar_type() == at::kFloat && !looking.mask.defined())) &&
                  has_own_ops({&queries, &keys, &values, &looking.mask})
-           : one && (!looking.mask.defined() || looking.past.defined()) &&
-                 has_own_ops({&queries, &keys, &values}));
+           : serves_on_gpu(queries, looking) && has_own_ops({&queries, &keys, &values}));
   if (!serves) return plain_attend(queries, keys, values, looking, scale);
   static const auto op = own_op<decltype(own_attend)>("haul::attend");
-  const auto optional = [](const at::Tensor& some) {
-    return some.defined() ? Optional(some) : std::nullopt;
-  };
   return op.call(queries, keys, values, optional(looking.mask), optional(looking.past),
                  looking.causal, scale);
+}
+
+at::Tensor keep_and_attend(const at::Tensor& queries, const KeysAndValues& added,
+                           const Angles& angles, const KeysAndValues& seen, const Looking& looking,
+                           double scale) {
+  const bool serves = serves_on_gpu(queries, looking) && seen.keys.stride(-1) == 1 &&
+                      seen.values.stride(-1) == 1 &&
+                      has_own_ops({&queries, &added.keys, &added.values, &angles.cosine,
+                                   &angles.sine, &seen.keys, &seen.values});
+  if (!serves) return keep_then_attend(queries, added, angles, seen, looking, scale);
+  using Op = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Optional&,
+                        const Optional&, at::Tensor&, at::Tensor&, const Optional&, const Optional&,
+                        double);
+  static const auto op = own_op<Op>("haul::keep_and_attend");
+  at::Tensor keys = seen.keys;
+  at::Tensor values = seen.values;
+  return op.call(queries, added.keys, added.values, optional(angles.cosine), optional(angles.sine),
+                 keys, values, optional(looking.mask), optional(looking.past), scale);
+}
+
+at::Tensor keep_then_attend(const at::Tensor& queries, const KeysAndValues& added,
+                            const Angles& angles, const KeysAndValues& seen, const Looking& looking,
+                            double scale) {
+  const auto place = [&](const at::Tensor& all) {
+    const std::int64_t tokens = queries.size(2);
+    return looking.past.defined() ? all : all.narrow(2, all.size(2) - tokens, tokens);
+  };
+  const at::Tensor kept_keys = place(seen.keys);
+  const at::Tensor kept_values = place(seen.values);
+  const NewTokens tokens{added.keys, added.values, kept_keys, kept_values, looking.past};
+  at::Tensor turned = queries;
+  if (angles.cosine.defined()) {
+    turned = rotate_into(queries, tokens, angles.cosine, angles.sine);
+  } else {
+    keep(tokens, added.keys);
+  }
+  return attend(turned, seen.keys, seen.values, looking, scale);
 }
 
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,

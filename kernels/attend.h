@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/angles.h"
+
 namespace haul::kernels {
 
 // Who looks at whom. With neither all look at all.
@@ -23,5 +25,21 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
                   const Looking& looking, double scale);
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                         const Looking& looking, double scale);
+
+struct KeysAndValues {  // (B, K, S, D)
+  const at::Tensor& keys;
+  const at::Tensor& values;
+};
+
+// The same of tokens whose keys and values are `added`: these, turned like the queries where there
+// are angles, become the last of those that are looked at; where it says how many there are before,
+// the next behind those. By the operator haul::keep_and_attend on GPUs where haul::attend serves,
+// else one after the other.
+at::Tensor keep_and_attend(const at::Tensor& queries, const KeysAndValues& added,
+                           const Angles& angles, const KeysAndValues& seen, const Looking& looking,
+                           double scale);
+at::Tensor keep_then_attend(const at::Tensor& queries, const KeysAndValues& added,
+                            const Angles& angles, const KeysAndValues& seen, const Looking& looking,
+                            double scale);
 
 }  // namespace haul::kernels

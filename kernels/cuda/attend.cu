@@ -1,6 +1,7 @@
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/turn.cuh"
 
 namespace haul::kernels::cuda {
 namespace {
@@ -18,73 +19,142 @@ __host__ __device__ int parts_of(int tokens) {
 // What a part gave to a head: `size` sums, the largest score, the sum of all weights.
 __device__ float* part_of(const Attend& job, int sequence, int head, int part) {
   const auto row =
-      static_cast<std::size_t>((sequence * job.heads + head) * parts_of(job.room) + part);
+      static_cast<std::size_t>((sequence * job.queries.heads + head) * parts_of(job.room) + part);
   return job.parts + row * static_cast<std::size_t>(job.size + 2);
 }
 
+// A sum of numbers by weights, which are relative to the largest score.
+struct Weighted {
+  float most = -INFINITY;
+  float weight = 0;
+  float sum = 0;
+
+  __device__ void add(const Weighted& other) {
+    const float larger = fmaxf(most, other.most);
+    const float before = expf(most - larger);
+    const float factor = expf(other.most - larger);
+    sum = fmaf(factor, other.sum, sum * before);
+    weight = fmaf(factor, other.weight, weight * before);
+    most = larger;
+  }
+};
+
 template <typename T, int kSize>
 constexpr int kThreadsFor = kSize * sizeof(T) >= 512 ? 256 : 128;
+template <int kSize>
+constexpr int kRowLanesFor = kSize / 8;  // a thread has eight numbers of a row
+
+// Threads that join the parts of a number, each some of them; and the most blocks of a cluster,
+// which join them to the same bits because each has one part.
+template <int kSize>
+constexpr int kJoinersFor = kSize == 256 ? 4 : 8;
+
+// The shared memory of a block.
+template <typename T, int kSize>
+struct LookRoom {
+  static constexpr int kRows = kThreadsFor<T, kSize> / kRowLanesFor<kSize>;
+  float4 sums[kTogether][kRows][kSize / 4];
+  uint4 queries[kTogether][kSize / kWide<T>];
+  uint4 key[kSize / kWide<T>], value[kSize / kWide<T>];  // of the fresh token
+  float scores[kTogether][kPartTokens];
+  float part[kTogether][kSize + 2];  // for the cluster
+};
 
 // A block for each part of the tokens, kv head and sequence. A thread has eight numbers of the keys
-// and values of every kRows-th token, in as many accesses as that takes.
+// and values of every kRows-th token, in as many accesses as that takes. Where all parts are one
+// cluster, it joins them.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_constant__ Attend job) {
+  using Room = LookRoom<T, kSize>;
   constexpr int kThreads = kThreadsFor<T, kSize>;
   constexpr int kPieces = 8 / kWide<T>;
-  constexpr int kRowLanes = kSize / kWide<T> / kPieces;
-  constexpr int kRows = kThreads / kRowLanes;  // tokens side by side
+  constexpr int kRowLanes = kRowLanesFor<kSize>;
+  constexpr int kRows = Room::kRows;  // tokens side by side
   constexpr int kSteps = kPartTokens / kRows;
-  __shared__ float scores[kTogether][kPartTokens];
-  __shared__ float4 sums[kTogether][kRows][kSize / 4];
+  auto& shared = *reinterpret_cast<Room*>(dynamic_shared());
   let_next_begin();
   const int part = static_cast<int>(blockIdx.x);
   const int kv_head = static_cast<int>(blockIdx.y);
   const int sequence = static_cast<int>(blockIdx.z);
+  const int blocks = cluster_size();
+  const int tokens = tokens_of(job);
   const int begin = part * kPartTokens;
-  const int count = min(tokens_of(job) - begin, kPartTokens);
-  if (count <= 0) return;
-  after_previous();
+  const int count = min(tokens - begin, kPartTokens);
+  const bool joins = static_cast<int>(gridDim.x) == blocks;
+  if (count <= 0 && !joins) return;
+  const bool is_fresh = job.fresh.keys.data != nullptr;
+  const int last = tokens - 1 - begin;  // the token that looks, if it is here
+  const int kept = is_fresh ? min(count, last) : count;
   const int thread = static_cast<int>(threadIdx.x);
   const int column = thread % kRowLanes * kWide<T>;  // of the first piece
   const int row = thread / kRowLanes;
-  const auto piece = [](const T* first, int p) {
-    return fresh(reinterpret_cast<const uint4*>(first) + p * kRowLanes);
-  };
 
-  const T* const keys =
-      static_cast<const T*>(job.keys) + sequence * job.keys_by_batch + kv_head * job.keys_by_head;
-  const T* const values = static_cast<const T*>(job.values) + sequence * job.values_by_batch +
-                          kv_head * job.values_by_head;
+  if (!is_fresh) after_previous();
   uint4 k[kSteps][kPieces], v[kSteps][kPieces];
 #pragma unroll
   for (int i = 0; i < kSteps; ++i) {
     const int token = row + i * kRows;
-    const bool there = token < count;
-    const std::int64_t at = begin + token;
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
       k[i][p] = v[i][p] = uint4{0, 0, 0, 0};
-      if (there) {
-        k[i][p] = piece(keys + at * job.keys_by_token + column, p);
-        v[i][p] = piece(values + at * job.values_by_token + column, p);
-      }
+      if (token >= kept) continue;
+      const auto piece = [&](const HeadRows<void>& rows) {
+        const T* const at = row_of<const T>(rows, sequence, kv_head, begin + token) + column;
+        return fresh(reinterpret_cast<const uint4*>(at) + p * kRowLanes);
+      };
+      k[i][p] = piece(job.keys);
+      v[i][p] = piece(job.values);
     }
   }
+  if (is_fresh) after_previous();
 
-  const int share = job.heads / job.kv_heads;
+  // A thread turns the same element of several heads.
+  const int element = thread % kSize;
+  const int of_head = thread / kSize;
+  const std::int64_t angle = sequence * job.fresh.of_batch;
+  const Turn<T> turn(element, job.fresh.turning, static_cast<const T*>(job.fresh.cosine) + angle,
+                     static_cast<const T*>(job.fresh.sine) + angle);
+  const bool keeps = is_fresh && last >= 0 && last < kPartTokens;
+  if (keeps && of_head == 0) {
+    const T key = turn(row_of<const T>(job.fresh.keys, sequence, kv_head, 0));
+    const T value =
+        as_number<T>(fresh(row_of<const T>(job.fresh.values, sequence, kv_head, 0) + element));
+    reinterpret_cast<T*>(shared.key)[element] = key;
+    reinterpret_cast<T*>(shared.value)[element] = value;
+    row_of<T>(job.keys, sequence, kv_head, tokens - 1)[element] = key;
+    row_of<T>(job.values, sequence, kv_head, tokens - 1)[element] = value;
+  }
+
+  const int share = job.queries.heads / job.keys.heads;
   for (int group = 0; group < share; group += kTogether) {
     const int heads = min(kTogether, share - group);
     const int first = kv_head * share + group;
 #pragma unroll
+    for (int from = 0; from < kTogether; from += kThreads / kSize) {
+      const int h = from + of_head;
+      if (h >= heads) continue;
+      reinterpret_cast<T*>(shared.queries[h])[element] =
+          turn(row_of<const T>(job.queries, sequence, first + h, 0));
+    }
+    __syncthreads();
+    if (keeps && group == 0) {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        if (row + i * kRows != last) continue;
+#pragma unroll
+        for (int p = 0; p < kPieces; ++p) {
+          k[i][p] = shared.key[column / kWide<T> + p * kRowLanes];
+          v[i][p] = shared.value[column / kWide<T> + p * kRowLanes];
+        }
+      }
+    }
+#pragma unroll
     for (int h = 0; h < kTogether; ++h) {
       if (h >= heads) break;
       float q[kPieces][kWide<T>];
-      const std::size_t at = static_cast<std::size_t>(sequence * job.heads + first + h) *
-                                 static_cast<std::size_t>(kSize) +
-                             static_cast<unsigned>(column);
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
-        unpack(piece(static_cast<const T*>(job.queries) + at, p), q[p]);
+        unpack(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
       }
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -98,27 +168,30 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_const
         }
         dot = sum_of_lanes(dot, kRowLanes);
         const int token = row + i * kRows;
-        if (column == 0) scores[h][token] = token < count ? dot * job.scale : -INFINITY;
+        if (column == 0) shared.scores[h][token] = token < count ? dot * job.scale : -INFINITY;
       }
     }
     __syncthreads();
+    const auto given = [&](int h) {
+      return joins ? shared.part[h] : part_of(job, sequence, first + h, part);
+    };
     // A warp for each head: two scores a lane.
     const int warp = thread / kLanes;
     const int lane = thread % kLanes;
     if (warp < heads) {
-      float a = scores[warp][lane];
-      float b = scores[warp][lane + kLanes];
+      float a = shared.scores[warp][lane];
+      float b = shared.scores[warp][lane + kLanes];
       float most = fmaxf(a, b);
       for (int step = kLanes / 2; step > 0; step /= 2) {
         most = fmaxf(most, __shfl_xor_sync(kAll, most, step));
       }
       a = expf(a - most);
       b = expf(b - most);
-      scores[warp][lane] = a;
-      scores[warp][lane + kLanes] = b;
+      shared.scores[warp][lane] = a;
+      shared.scores[warp][lane + kLanes] = b;
       const float weight = sum_of_lanes(a + b);
       if (lane == 0) {
-        float* const to = part_of(job, sequence, first + warp, part);
+        float* const to = given(warp);
         to[kSize] = most;
         to[kSize + 1] = weight;
       }
@@ -134,14 +207,14 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_const
         for (int i = 0; i < kSteps; ++i) {
           float value[kWide<T>];
           unpack(v[i][p], value);
-          const float weight = scores[h][row + i * kRows];
+          const float weight = shared.scores[h][row + i * kRows];
 #pragma unroll
           for (int j = 0; j < kWide<T>; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
         }
         const int at = p * (kSize / kPieces / 4) + column / 4;
 #pragma unroll
         for (int j = 0; j < kWide<T>; j += 4) {
-          sums[h][row][at + j / 4] = {sum[j], sum[j + 1], sum[j + 2], sum[j + 3]};
+          shared.sums[h][row][at + j / 4] = {sum[j], sum[j + 1], sum[j + 2], sum[j + 3]};
         }
       }
     }
@@ -151,34 +224,33 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_const
       const int d = i % kSize;
       float sum = 0;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sum += reinterpret_cast<const float*>(sums[h][r])[d];
-      part_of(job, sequence, first + h, part)[d] = sum;
+      for (int r = 0; r < kRows; ++r) sum += reinterpret_cast<const float*>(shared.sums[h][r])[d];
+      given(h)[d] = sum;
     }
-    __syncthreads();
+    if (!joins) {
+      __syncthreads();
+      continue;
+    }
+    wait_for_cluster();
+    const int parts = parts_of(tokens);
+    for (int i = part * kThreads + thread; i < heads * kSize; i += blocks * kThreads) {
+      const int h = i / kSize;
+      const int d = i % kSize;
+      Weighted all;
+      for (int other = 0; other < parts; ++other) {
+        const float* const from = reinterpret_cast<const Room*>(shared_of(other))->part[h];
+        all.add({from[kSize], from[kSize + 1], from[d]});
+      }
+      const auto at =
+          static_cast<std::size_t>((sequence * job.queries.heads + first + h) * kSize + d);
+      static_cast<T*>(job.out)[at] = as_number<T>(all.sum / all.weight);
+    }
+    wait_for_cluster();
   }
 }
 
-// A sum of numbers by weights, which are relative to the largest score.
-struct Weighted {
-  float most;
-  float weight;
-  float sum;
-
-  __device__ void add(const Weighted& other) {
-    const float larger = fmaxf(most, other.most);
-    const float before = expf(most - larger);
-    const float factor = expf(other.most - larger);
-    sum = fmaf(factor, other.sum, sum * before);
-    weight = fmaf(factor, other.weight, weight * before);
-    most = larger;
-  }
-};
-
-template <int kSize>
-constexpr int kJoinersFor = kSize == 256 ? 4 : 8;
-
-// A block for each head of each sequence. A number has several threads, each of which joins some of
-// the parts, so that more of them are on their way at the same time.
+// A block for each head of each sequence. A number has several threads, so that more parts are on
+// their way at the same time.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
     join(const __grid_constant__ Attend job) {
@@ -191,7 +263,7 @@ __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
   const int joiner = static_cast<int>(threadIdx.x) / kSize;
   const int parts = parts_of(tokens_of(job));
   after_previous();
-  Weighted own{-INFINITY, 0, 0};
+  Weighted own;
 #pragma unroll 4
   for (int part = joiner; part < parts; part += kJoiners) {
     const float* const from = part_of(job, sequence, head, part);
@@ -202,19 +274,28 @@ __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
   if (joiner > 0) return;
 #pragma unroll
   for (int other = 1; other < kJoiners; ++other) own.add(joined[other][d]);
-  const auto at =
-      static_cast<std::size_t>(sequence * job.heads + head) * static_cast<std::size_t>(kSize) +
-      static_cast<unsigned>(d);
+  const auto at = static_cast<std::size_t>((sequence * job.queries.heads + head) * kSize + d);
   static_cast<T*>(job.out)[at] = as_number<T>(own.sum / own.weight);
 }
 
+// Blocks for the parts of a room, which join them among themselves; 0: there are too many.
+int cluster_for(int room, int size) {
+  const int joiners = size == 256 ? kJoinersFor<256> : kJoinersFor<64>;
+  const int most = current_machine().cluster;
+  int blocks = 1;
+  while (blocks < parts_of(room)) blocks *= 2;
+  return blocks <= (most < joiners ? most : joiners) ? blocks : 0;
+}
+
 template <typename T, int kSize>
-cudaError_t start_both(const Attend& job, cudaStream_t stream) {
-  const dim3 parts(static_cast<unsigned>(parts_of(job.room)), static_cast<unsigned>(job.kv_heads),
-                   static_cast<unsigned>(job.batch));
-  const cudaError_t looked = start(look<T, kSize>, job, parts, kThreadsFor<T, kSize>, 0, stream);
-  if (looked != cudaSuccess) return looked;
-  const dim3 heads(static_cast<unsigned>(job.heads), static_cast<unsigned>(job.batch));
+cudaError_t start_for(const Attend& job, cudaStream_t stream) {
+  const int cluster = cluster_for(job.room, kSize);
+  const dim3 parts(static_cast<unsigned>(cluster > 0 ? cluster : parts_of(job.room)),
+                   static_cast<unsigned>(job.keys.heads), static_cast<unsigned>(job.batch));
+  const cudaError_t looked = start(look<T, kSize>, job, parts, kThreadsFor<T, kSize>,
+                                   sizeof(LookRoom<T, kSize>), stream, cluster > 0 ? cluster : 1);
+  if (looked != cudaSuccess || cluster > 0) return looked;
+  const dim3 heads(static_cast<unsigned>(job.queries.heads), static_cast<unsigned>(job.batch));
   return start(join<T, kSize>, job, heads, kSize * kJoinersFor<kSize>, 0, stream);
 }
 
@@ -224,9 +305,10 @@ bool serves_head_size(std::int64_t size) {
   return size == 64 || size == 128 || size == 256;
 }
 
-std::size_t floats_for_parts(int batch, int heads, int room, int size) {
-  return static_cast<std::size_t>(batch) * static_cast<std::size_t>(heads) *
-         static_cast<std::size_t>(parts_of(room)) * static_cast<std::size_t>(size + 2);
+std::size_t floats_for_parts(const Attend& job) {
+  if (cluster_for(job.room, job.size) > 0) return 0;
+  return static_cast<std::size_t>(job.batch) * static_cast<std::size_t>(job.queries.heads) *
+         static_cast<std::size_t>(parts_of(job.room)) * static_cast<std::size_t>(job.size + 2);
 }
 
 cudaError_t attend_one(const Attend& job, cudaStream_t stream) {
@@ -234,11 +316,11 @@ cudaError_t attend_one(const Attend& job, cudaStream_t stream) {
     using T = decltype(number);
     switch (job.size) {
       case 64:
-        return start_both<T, 64>(job, stream);
+        return start_for<T, 64>(job, stream);
       case 128:
-        return start_both<T, 128>(job, stream);
+        return start_for<T, 128>(job, stream);
       default:
-        return start_both<T, 256>(job, stream);
+        return start_for<T, 256>(job, stream);
     }
   });
 }

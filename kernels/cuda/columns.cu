@@ -10,31 +10,46 @@
 namespace haul::kernels::cuda {
 namespace {
 
-// A block has a strip of columns: all of their sums, so that no block waits for another. Its
-// threads take the rows in turns, with two tiles of them on their way at any time.
+// A cluster has a strip of columns, and each of its blocks some of the rows. A block's threads take
+// these in turns, with two tiles of them on their way at any time.
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
 constexpr std::size_t kMostNumbers = 48 << 10;  // in shared memory; some GPUs have less
 
-// Strips are narrow where that spreads a weight over more processors, but no row of one is less
-// than the 32 bytes that memory gives at once.
+// Wide strips suit the memory. Without clusters they are narrow where that spreads a weight over
+// more processors, but no row of one is less than the 32 bytes that memory gives at once.
 constexpr int kNarrow = 16, kWider = 32;  // columns
+template <typename T>
+constexpr int kWidest = 256 / sizeof(T);
+
+// The shared memory of a block but for its vectors and their norm.
+template <int kVectors, int kStrip>
+struct ColumnsRoom {
+  float of_warps[kWarps][kStrip];
+  float sums[kVectors][kStrip];
+};
 
 // Two blocks of a single vector's product fit on a processor: that of the next kernel begins there
 // before this one's ends.
 template <typename T, int kVectors, int kStrip, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
     columns(const __grid_constant__ Columns job) {
+  using Room = ColumnsRoom<kVectors, kStrip>;
   constexpr int kChunks = kStrip / kWide<T>;
   constexpr int kRows = kThreads / kChunks;
-  constexpr int kTile = kRows * kUnroll;                                    // rows
-  auto* const of_warps = reinterpret_cast<float*>(dynamic_shared());        // (warps, strip)
-  auto* const x_shared = reinterpret_cast<T*>(of_warps + kWarps * kStrip);  // (vectors, width)
+  constexpr int kTile = kRows * kUnroll;  // rows
+  auto& room = *reinterpret_cast<Room*>(dynamic_shared());
+  auto* const x_shared = reinterpret_cast<T*>(&room + 1);  // (vectors, width)
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
-  const int row = thread / kChunks;
-  const int strip = static_cast<int>(blockIdx.x) * kStrip;
+  const int blocks = cluster_size();
+  const int rank = rank_in_cluster();
+  const int each = (job.width + blocks - 1) / blocks;
+  const int first = rank * each;
+  const int end = min(job.width, first + each);
+  const int row = first + thread / kChunks;
+  const int strip = static_cast<int>(blockIdx.x) / blocks * kStrip;
   const int column = strip + thread % kChunks * kWide<T>;
   const bool inside = column < job.columns;
   const auto* const weight = static_cast<const T*>(job.weight);
@@ -42,11 +57,11 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
-      const std::size_t first =
+      const std::size_t from =
           static_cast<std::size_t>(at) * static_cast<std::size_t>(job.columns) +
           static_cast<std::size_t>(column);
-      into[u] = inside && at < job.width ? passing(reinterpret_cast<const uint4*>(weight + first))
-                                         : uint4{0, 0, 0, 0};
+      into[u] = inside && at < end ? passing(reinterpret_cast<const uint4*>(weight + from))
+                                   : uint4{0, 0, 0, 0};
     }
   };
   auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
@@ -59,8 +74,10 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
     normalise<T, kVectors>(job.norm, static_cast<const uint4*>(job.x), job.width / kWide<T>,
                            norm_shared, reinterpret_cast<uint4*>(x_shared));
   } else {
-    for (int i = thread; i < kVectors * job.width; i += kThreads) {
-      x_shared[i] = as_number<T>(fresh(static_cast<const T*>(job.x) + i));
+    for (int v = 0; v < kVectors; ++v) {
+      for (int i = v * job.width + first + thread; i < v * job.width + end; i += kThreads) {
+        x_shared[i] = as_number<T>(fresh(static_cast<const T*>(job.x) + i));
+      }
     }
   }
   __syncthreads();
@@ -70,7 +87,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
-      if (at >= job.width) continue;
+      if (at >= end) continue;
       float w[kWide<T>];
       unpack(tile[u], w);
 #pragma unroll
@@ -81,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
       }
     }
   };
-  for (int begin = 0; begin < job.width; begin += 2 * kTile) {
+  for (int begin = 0; begin < each; begin += 2 * kTile) {
     multiply(begin, even);
     load(begin + 2 * kTile, even);
     multiply(begin + kTile, odd);
@@ -96,45 +113,62 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
       // Lanes that are kChunks apart have the same columns.
       float sum = sums[v][i];
       for (int step = kChunks; step < kLanes; step *= 2) sum += __shfl_xor_sync(kAll, sum, step);
-      if (lane < kChunks) of_warps[thread / kLanes * kStrip + lane * kWide<T> + i] = sum;
+      if (lane < kChunks) room.of_warps[thread / kLanes][lane * kWide<T> + i] = sum;
     }
     __syncthreads();
-    if (thread < kStrip && strip + thread < job.columns) {
+    if (thread < kStrip) {
       float sum = 0;
-      for (int warp = 0; warp < kWarps; ++warp) sum += of_warps[warp * kStrip + thread];
-      if (job.bias != nullptr) sum += as_float(static_cast<const T*>(job.bias)[strip + thread]);
-      const std::size_t to = static_cast<std::size_t>(v) * static_cast<std::size_t>(job.columns) +
-                             static_cast<std::size_t>(strip + thread);
-      if (job.curves) sum = curved<T>(rounded<T>(sum), job.curve);
-      if (job.residual != nullptr) {
-        sum = rounded<T>(sum) + fresh(static_cast<const T*>(job.residual) + to);
-      }
-      static_cast<T*>(job.out)[to] = as_number<T>(sum);
+      for (int warp = 0; warp < kWarps; ++warp) sum += room.of_warps[warp][thread];
+      room.sums[v][thread] = sum;
     }
     __syncthreads();
   }
+  if (blocks > 1) wait_for_cluster();
+  for (int i = rank + thread * blocks; i < kVectors * kStrip; i += kThreads * blocks) {
+    const int at = strip + i % kStrip;
+    if (at >= job.columns) continue;
+    float sum = 0;
+    for (int other = 0; other < blocks; ++other) {
+      sum += reinterpret_cast<const Room*>(shared_of(other))->sums[i / kStrip][i % kStrip];
+    }
+    if (job.bias != nullptr) sum += as_float(static_cast<const T*>(job.bias)[at]);
+    const std::size_t to =
+        static_cast<std::size_t>(i / kStrip) * static_cast<std::size_t>(job.columns) +
+        static_cast<std::size_t>(at);
+    if (job.curves) sum = curved<T>(rounded<T>(sum), job.curve);
+    if (job.residual != nullptr) {
+      sum = rounded<T>(sum) + fresh(static_cast<const T*>(job.residual) + to);
+    }
+    static_cast<T*>(job.out)[to] = as_number<T>(sum);
+  }
+  if (blocks > 1) wait_for_cluster();  // others may read this one's sums
 }
 
 // All of it asked for when the kernel starts: what it had of its own would count as well.
 template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
-  const std::size_t bytes = kWarps * kWider * sizeof(float) +
-                            width * sizeof(T) * static_cast<std::size_t>(vectors) +
-                            bytes_for_norm<T>(norm, width, vectors);
+  const std::size_t bytes =
+      (kWarps + static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
+      width * sizeof(T) * static_cast<std::size_t>(vectors) +
+      bytes_for_norm<T>(norm, width, vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
 }
 
 template <typename T, int kStrip>
-cudaError_t start_for(const Columns& job, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((job.columns + kStrip - 1) / kStrip));
+cudaError_t start_for(const Columns& job, int strips, int cluster, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(strips * cluster));
   const std::size_t shared =
       shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
     return start(job.norm.weight == nullptr ? columns<T, kVectors, kStrip, false>
                                             : columns<T, kVectors, kStrip, true>,
-                 job, grid, kThreads, shared, stream);
+                 job, grid, kThreads, shared, stream, cluster);
   });
+}
+
+int strips_of(const Columns& job, int strip) {
+  return (job.columns + strip - 1) / strip;
 }
 
 }  // namespace
@@ -150,10 +184,20 @@ bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int
 }
 
 cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {
-  const bool few = job.columns < current_machine().processors * kWider;
+  const Machine machine = current_machine();
   return for_numbers(job.numbers, [&](auto number) {
     using T = decltype(number);
-    return few ? start_for<T, kNarrow>(job, stream) : start_for<T, kWider>(job, stream);
+    if (machine.cluster > 1) {
+      const int strips = strips_of(job, kWidest<T>);
+      int cluster = 1;
+      while (cluster < machine.cluster && 2 * cluster * strips <= 2 * machine.processors) {
+        cluster *= 2;
+      }
+      return start_for<T, kWidest<T>>(job, strips, cluster, stream);
+    }
+    return job.columns < machine.processors * kWider
+               ? start_for<T, kNarrow>(job, strips_of(job, kNarrow), 1, stream)
+               : start_for<T, kWider>(job, strips_of(job, kWider), 1, stream);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include <cooperative_groups.h>
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
@@ -15,6 +16,7 @@ struct Machine {
   int processors = 0;
   std::size_t shared = 0;  // bytes that a block may have
   bool overlaps = false;   // kernels may begin early
+  int cluster = 1;         // blocks that may read each other's shared memory; a power of two
 };
 
 inline Machine current_machine() {
@@ -28,12 +30,14 @@ inline Machine current_machine() {
   cudaDeviceGetAttribute(&machine.processors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   machine.overlaps = major >= 9;
+  machine.cluster = major >= 9 ? 8 : 1;
   return machine;
 }
 
+// So many blocks that follow each other in the grid's first dimension are a cluster.
 template <typename Job>
 cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, std::size_t shared,
-                  cudaStream_t stream) {
+                  cudaStream_t stream, int cluster = 1) {
   constexpr std::size_t kAlwaysThere = 48 * 1024;
   if (shared > kAlwaysThere) {
     const cudaError_t raised = cudaFuncSetAttribute(
@@ -45,11 +49,18 @@ cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, s
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared;
   config.stream = stream;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = current_machine().overlaps ? 1 : 0;
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
+  if (current_machine().overlaps) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute& together = attributes[config.numAttrs++];
+    together.id = cudaLaunchAttributeClusterDimension;
+    together.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  }
   return cudaLaunchKernelEx(&config, kernel, job);
 }
 
@@ -67,6 +78,37 @@ __device__ inline void after_previous() {
 __device__ inline uint4* dynamic_shared() {
   extern __shared__ uint4 memory[];
   return memory;
+}
+// Of this block in its cluster, and of all blocks there are.
+__device__ inline int rank_in_cluster() {
+#if __CUDA_ARCH__ >= 900
+  return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+#else
+  return 0;
+#endif
+}
+__device__ inline int cluster_size() {
+#if __CUDA_ARCH__ >= 900
+  return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
+#else
+  return 1;
+#endif
+}
+// Until all threads of the cluster have come here, and see what the others wrote.
+__device__ inline void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  cooperative_groups::this_cluster().sync();
+#else
+  __syncthreads();
+#endif
+}
+// The dynamic_shared() of another block of the cluster, for as long as that one runs.
+__device__ inline uint4* shared_of(int rank) {
+#if __CUDA_ARCH__ >= 900
+  return cooperative_groups::this_cluster().map_shared_rank(dynamic_shared(), rank);
+#else
+  return dynamic_shared();
+#endif
 }
 // Begins a copy to shared memory. The thread that asks for it may read it after wait_for_copies().
 __device__ inline void copy_ahead(uint4* to, const uint4* from) {

@@ -396,42 +396,71 @@ std::tuple<at::Tensor, at::Tensor> angles_on_gpu(const at::Tensor& positions,
   return {cosine, sine};
 }
 
-at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
-                         const at::Tensor& values, const Optional& mask, const Optional& past,
-                         bool causal, double scale) {
-  if (queries.size(2) != 1 || !cuda::serves_head_size(queries.size(3)) || !has_whole_rows(keys) ||
-      !has_whole_rows(values)) {
-    return plain_attend(queries, keys, values,
-                        {mask.value_or(at::Tensor()), causal, past.value_or(at::Tensor())}, scale);
-  }
-  const at::Tensor q = queries.contiguous();
+bool serves_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
+  return queries.size(2) == 1 && cuda::serves_head_size(queries.size(3)) && has_whole_rows(keys) &&
+         has_whole_rows(values);
+}
+
+at::Tensor run_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                      const cuda::FreshToken& fresh, const Optional& past, double scale) {
+  const at::Tensor q = with_rows(queries);
   at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
+  at::Tensor seen_keys = keys;
+  at::Tensor seen_values = values;
   cuda::Attend job;
   job.numbers = numbers(q);
-  job.queries = data(q);
-  job.keys = data(keys);
-  job.values = data(values);
-  job.keys_by_batch = keys.stride(0);
-  job.keys_by_head = keys.stride(1);
-  job.keys_by_token = keys.stride(2);
-  job.values_by_batch = values.stride(0);
-  job.values_by_head = values.stride(1);
-  job.values_by_token = values.stride(2);
+  job.queries = head_rows(q);
+  job.keys = head_rows_of(seen_keys);
+  job.values = head_rows_of(seen_values);
+  job.fresh = fresh;
   job.out = data_of(out);
   job.past = number(past);
   job.batch = static_cast<int>(q.size(0));
-  job.heads = static_cast<int>(q.size(1));
-  job.kv_heads = static_cast<int>(keys.size(1));
   job.room = static_cast<int>(keys.size(2));
   job.size = static_cast<int>(q.size(3));
   job.scale = static_cast<float>(scale);
-  const auto floats =
-      static_cast<std::int64_t>(cuda::floats_for_parts(job.batch, job.heads, job.room, job.size));
-  at::Tensor parts = at::empty({floats}, q.options().dtype(at::kFloat));
+  at::Tensor parts = at::empty({static_cast<std::int64_t>(cuda::floats_for_parts(job))},
+                               q.options().dtype(at::kFloat));
   job.parts = parts.mutable_data_ptr<float>();
   const c10::cuda::CUDAGuard guard(q.device());
   C10_CUDA_CHECK(cuda::attend_one(job, stream_for(q)));
   return out;
+}
+
+at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
+                         const at::Tensor& values, const Optional& mask, const Optional& past,
+                         bool causal, double scale) {
+  if (serves_attend(queries, keys, values)) {
+    return run_attend(queries, keys, values, {}, past, scale);
+  }
+  return plain_attend(queries, keys, values,
+                      {mask.value_or(at::Tensor()), causal, past.value_or(at::Tensor())}, scale);
+}
+
+at::Tensor keep_and_attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
+                                  const at::Tensor& values, const Optional& cosine,
+                                  const Optional& sine, at::Tensor& seen_keys,
+                                  at::Tensor& seen_values, const Optional& mask,
+                                  const Optional& past, double scale) {
+  if (!serves_attend(queries, seen_keys, seen_values)) {
+    return keep_then_attend(
+        queries, {keys, values}, {cosine.value_or(at::Tensor()), sine.value_or(at::Tensor())},
+        {seen_keys, seen_values}, {mask.value_or(at::Tensor()), false, past.value_or(at::Tensor())},
+        scale);
+  }
+  const at::Tensor k = with_rows(keys);
+  const at::Tensor v = with_rows(values);
+  cuda::FreshToken fresh{head_rows(k), head_rows(v)};
+  at::Tensor c, s;
+  if (cosine) {
+    c = cosine->contiguous();
+    s = sine->contiguous();
+    fresh.cosine = data(c);
+    fresh.sine = data(s);
+    fresh.of_batch = c.size(0) == 1 ? 0 : c.size(2);
+    fresh.turning = static_cast<int>(c.size(2));
+  }
+  return run_attend(queries, seen_keys, seen_values, fresh, past, scale);
 }
 
 TORCH_LIBRARY_IMPL(haul, CUDA, library) {
@@ -447,6 +476,7 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("rotate_into", rotate_on_gpu);
   library.impl("keep", keep_on_gpu);
   library.impl("attend", attend_on_gpu);
+  library.impl("keep_and_attend", keep_and_attend_on_gpu);
   library.impl("likeliest_into", likeliest_on_gpu);
   library.impl("angles", angles_on_gpu);
 }

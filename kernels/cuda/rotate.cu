@@ -1,16 +1,12 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/rotate.h"
+#include "kernels/cuda/turn.cuh"
 
 namespace haul::kernels::cuda {
 namespace {
 
 constexpr int kMostThreads = 128;
-
-template <typename T, typename Data>
-__device__ T* row_of(const HeadRows<Data>& rows, std::int64_t b, std::int64_t h, std::int64_t t) {
-  return static_cast<T*>(rows.data) + b * rows.by_batch + h * rows.by_head + t * rows.by_token;
-}
 
 // A block for each head of each token: those of the queries, of the keys, of the values.
 template <typename T>
@@ -39,14 +35,8 @@ __global__ void __launch_bounds__(kMostThreads) rotate(const __grid_constant__ R
   const std::int64_t angle = sequence * job.of_batch + token * job.turning;
   const auto* const cosine = static_cast<const T*>(job.cosine) + angle;
   const auto* const sine = static_cast<const T*>(job.sine) + angle;
-  const int half = turning / 2;
   for (int i = static_cast<int>(threadIdx.x); i < job.size; i += static_cast<int>(blockDim.x)) {
-    float value = fresh(from + i);
-    if (i < turning) {
-      const float other = i < half ? -fresh(from + i + half) : fresh(from + i - half);
-      value = value * fresh(cosine + i) + other * fresh(sine + i);
-    }
-    to[i] = as_number<T>(value);
+    to[i] = Turn<T>(i, turning, cosine, sine)(from);
   }
 }
 

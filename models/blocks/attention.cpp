@@ -8,8 +8,20 @@
 #include <ATen/ops/where.h>
 
 #include "kernels/attend.h"
+#include "kernels/rotate.h"
 
 namespace haul::models {
+namespace {
+
+kernels::Looking looking(const AttentionMask& mask, at::Device device) {
+  return {mask.copies.of(mask.values, device), mask.causal, mask.past};
+}
+
+double factor(const at::Tensor& queries, std::optional<double> scale) {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))));
+}
+
+}  // namespace
 
 AttentionMask causal_mask(const MaskRequest& request) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
@@ -65,9 +77,29 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
-  const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))));
-  const at::Tensor values = mask.copies.of(mask.values, queries.device());
-  return kernels::attend(queries, seen.keys, seen.values, {values, mask.causal, mask.past}, factor);
+  return kernels::attend(queries, seen.keys, seen.values, looking(mask, queries.device()),
+                         factor(queries, scale));
+}
+
+at::Tensor attend(const LayerTokens& tokens, KvCache* cache, const AttentionMask& mask,
+                  std::optional<double> scale) {
+  kernels::Angles angles;
+  if (tokens.rotation != nullptr) angles = tokens.rotation->on(tokens.queries.device());
+  const std::optional<KeysValues> places =
+      cache == nullptr ? std::nullopt : cache->places(tokens.layer, tokens.added);
+  if (places) {
+    const AttentionMask columns = last_columns(mask, places->keys.size(2));
+    return kernels::keep_and_attend(tokens.queries, {tokens.added.keys, tokens.added.values},
+                                    angles, {places->keys, places->values},
+                                    looking(columns, tokens.queries.device()),
+                                    factor(tokens.queries, scale));
+  }
+  const auto turned = [&](const at::Tensor& x) {
+    return angles.cosine.defined() ? kernels::rotated(x, angles.cosine, angles.sine) : x;
+  };
+  KeysValues seen{turned(tokens.added.keys), tokens.added.values};
+  if (cache != nullptr) seen = cache->extend(tokens.layer, seen, mask.values.defined());
+  return attend(turned(tokens.queries), seen, last_columns(mask, seen.keys.size(2)), scale);
 }
 
 }  // namespace haul::models

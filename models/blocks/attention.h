@@ -10,6 +10,7 @@
 
 #include "models/blocks/copies.h"
 #include "models/blocks/kv_cache.h"
+#include "models/blocks/rope.h"
 
 namespace haul::models {
 
@@ -44,6 +45,19 @@ AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias);
 
 // queries (B, H, T, D) to (B, T, H * D). Without a scale, 1 / sqrt(D).
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
+                  std::optional<double> scale = std::nullopt);
+
+// What a pass's tokens bring to a layer.
+struct LayerTokens {
+  std::int64_t layer = 0;
+  at::Tensor queries;                  // (B, H, T, D)
+  KeysValues added;                    // (B, K, T, D)
+  const Rotation* rotation = nullptr;  // by which queries and keys turn; null: they do not
+};
+
+// The same over these tokens and those before them, which the cache has, where there is one; it
+// then has these, too.
+at::Tensor attend(const LayerTokens& tokens, KvCache* cache, const AttentionMask& mask,
                   std::optional<double> scale = std::nullopt);
 
 // (B, T, H * D) to (B, H, T, D).

@@ -20,19 +20,15 @@ struct Replay {
   std::int64_t room = 0;  // how many there may be
 };
 
-// Where new tokens go. In a pass that is recorded, both are all of the room.
-struct KvPlaces {
-  KeysValues added;  // (B, K, T, D), to be written to
-  KeysValues seen;   // what the layer may look at, once they are
-};
-
 class KvCache {
  public:
   virtual ~KvCache() = default;
 
-  // The places of a pass's tokens in a layer, whose keys and values will be like these. Nothing
-  // where they have none that could be looked at as they lie: extend() then.
-  virtual std::optional<KvPlaces> places(std::int64_t layer, const KeysValues& like) = 0;
+  // What a layer may look at in a pass, once its tokens, whose keys and values are like these, have
+  // been written there: they are the last, or in a pass that is recorded, which has all of the
+  // room, the next behind those that there are. Nothing where it could not be looked at as it lies:
+  // extend() then.
+  virtual std::optional<KeysValues> places(std::int64_t layer, const KeysValues& like) = 0;
 
   // Adds the keys and values of a pass's tokens to a layer. Returns what the layer may look at: the
   // last S of all tokens, the new ones among them; in their order if that is asked for.

@@ -12,7 +12,6 @@
 
 #include "haul/error.h"
 #include "kernels/angles.h"
-#include "kernels/rotate.h"
 
 namespace haul::models {
 namespace {
@@ -37,23 +36,6 @@ double original_positions(const core::ConfigReader& config, const core::ConfigRe
 }
 
 }  // namespace
-
-Turned rotated(const at::Tensor& queries, const KeysValues& added, const Rotation& rotation,
-               KvCache* cache, std::int64_t layer, bool ordered) {
-  const at::Tensor cosine = rotation.cosines.of(rotation.cosine, queries.device());
-  const at::Tensor sine = rotation.sines.of(rotation.sine, queries.device());
-  std::optional<KvPlaces> places;
-  if (cache != nullptr) places = cache->places(layer, added);
-  if (places) {
-    const kernels::NewTokens tokens{added.keys, added.values, places->added.keys,
-                                    places->added.values, cache->replay().past};
-    return {kernels::rotate_into(queries, tokens, cosine, sine), places->seen};
-  }
-  const auto turned = [&](const at::Tensor& x) { return kernels::rotated(x, cosine, sine); };
-  Turned result{turned(queries), {turned(added.keys), added.values}};
-  if (cache != nullptr) result.seen = cache->extend(layer, result.seen, ordered);
-  return result;
-}
 
 RotaryEmbeddingImpl::RotaryEmbeddingImpl(const core::ConfigReader& config, std::int64_t head_size,
                                          std::int64_t max_positions)

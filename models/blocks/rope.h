@@ -10,28 +10,22 @@
 #include <torch/nn/pimpl.h>
 
 #include "core/describe/config_reader.h"
+#include "kernels/angles.h"
 #include "models/blocks/copies.h"
-#include "models/blocks/kv_cache.h"
 
 namespace haul::models {
 
 // The angles of a pass's tokens: (B or 1, T, D), of the dtype they are used in.
 struct Rotation {
+  kernels::Angles on(at::Device device) const {
+    return {cosines.of(cosine, device), sines.of(sine, device)};
+  }
+
   at::Tensor cosine;
   at::Tensor sine;
   Copies cosines = {};
   Copies sines = {};
 };
-
-// Turns queries (B, H, T, D) and the keys of a layer; adds keys and values to the layer's in the
-// cache, where there is one. Returns the queries, and what they may look at, which is in order if
-// that is asked for.
-struct Turned {
-  at::Tensor queries;
-  KeysValues seen;
-};
-Turned rotated(const at::Tensor& queries, const KeysValues& added, const Rotation& rotation,
-               KvCache* cache, std::int64_t layer, bool ordered);
 
 class RotaryEmbeddingImpl : public torch::nn::Module {
  public:

@@ -50,9 +50,8 @@ class BloomAttentionImpl : public torch::nn::Module {
     const at::Tensor fused = query_key_value_(x);
     const auto parts =
         fused.view({x.size(0), x.size(1), -1, 3, head_size_}).permute({3, 0, 2, 1, 4}).unbind(0);
-    KeysValues seen{parts[1], parts[2]};
-    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
-    return dense_->added_to(residual, attend(parts[0], seen, pass.mask));
+    return dense_->added_to(
+        residual, attend({layer_, parts[0], {parts[1], parts[2]}}, pass.cache, pass.mask));
   }
 
  private:

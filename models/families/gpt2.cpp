@@ -37,10 +37,11 @@ class GPT2AttentionImpl : public torch::nn::Module {
   // Added to the residual.
   at::Tensor forward(const at::Tensor& residual, const Operand& x, const Pass& pass) {
     const std::vector<at::Tensor> parts = c_attn_(x).chunk(3, -1);
-    const at::Tensor queries = split_heads(parts[0], head_size_);
-    KeysValues seen{split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)};
-    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
-    return c_proj_->added_to(residual, attend(queries, seen, pass.mask, scale_));
+    const LayerTokens tokens{
+        layer_,
+        split_heads(parts[0], head_size_),
+        {split_heads(parts[1], head_size_), split_heads(parts[2], head_size_)}};
+    return c_proj_->added_to(residual, attend(tokens, pass.cache, pass.mask, scale_));
   }
 
  private:

@@ -55,10 +55,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
       added.keys = k_norm_(added.keys);
     }
     const AttentionMask& mask = windowed_ ? pass.windowed : pass.full;
-    const Turned turned =
-        rotated(queries, added, pass.rotation, pass.cache, layer_, mask.values.defined());
-    const AttentionMask columns = last_columns(mask, turned.seen.keys.size(2));
-    return o_proj_->added_to(x, attend(turned.queries, turned.seen, columns));
+    return o_proj_->added_to(x, attend({layer_, queries, added, &pass.rotation}, pass.cache, mask));
   }
 
  private:

@@ -50,9 +50,8 @@ class T5AttentionImpl : public torch::nn::Module {
 
   // x + what attention to `normed` gives
   at::Tensor forward(const at::Tensor& x, const at::Tensor& normed, const Pass& pass) {
-    KeysValues seen = keys_values(normed);
-    if (pass.cache != nullptr) seen = pass.cache->extend(layer_, seen, true);
-    return o_->added_to(x, attend(heads(q_, normed), seen, pass.mask, 1.0));
+    const LayerTokens tokens{layer_, heads(q_, normed), keys_values(normed)};
+    return o_->added_to(x, attend(tokens, pass.cache, pass.mask, 1.0));
   }
 
   // Over what the encoder gave, whose keys and values stay the same from pass to pass.

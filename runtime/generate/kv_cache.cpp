@@ -126,25 +126,24 @@ ModelCache::Layer& ModelCache::layer_for(std::int64_t index, const KeysValues& a
   return layer;
 }
 
-std::optional<models::KvPlaces> ModelCache::places(std::int64_t index, const KeysValues& like) {
+std::optional<KeysValues> ModelCache::places(std::int64_t index, const KeysValues& like) {
   const Layer& layer = layer_for(index, like);
-  if (past_.defined()) return models::KvPlaces{layer.kept, layer.kept};
+  if (past_.defined()) return layer.kept;
   const std::int64_t end = length_ + tokens_of(like);
   if (stream_) {
     return stream_->places(static_cast<std::size_t>(index), layer.kept, like,
                            {first_row_, like.keys.size(0), length_, end});
   }
   if (end > layer.room) return std::nullopt;
-  const KeysValues kept = rows_of(layer.kept, like);
-  return models::KvPlaces{part(kept, length_, end), part(kept, 0, end)};
+  return part(rows_of(layer.kept, like), 0, end);
 }
 
 KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool ordered) {
-  const std::optional<models::KvPlaces> places = this->places(index, added);
-  if (!places) return extend_window(layers_[static_cast<std::size_t>(index)], added, ordered);
-  kernels::keep({added.keys, added.values, places->added.keys, places->added.values, past_},
-                added.keys);
-  return places->seen;
+  const std::optional<KeysValues> seen = places(index, added);
+  if (!seen) return extend_window(layers_[static_cast<std::size_t>(index)], added, ordered);
+  const KeysValues kept = past_.defined() ? *seen : part(*seen, length_, tokens_of(*seen));
+  kernels::keep({added.keys, added.values, kept.keys, kept.values, past_}, added.keys);
+  return *seen;
 }
 
 models::Replay ModelCache::replay() const {

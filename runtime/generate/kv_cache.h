@@ -25,8 +25,8 @@ class ModelCache final : public models::KvCache {
   ModelCache(std::vector<std::int64_t> windows, std::int64_t capacity, KvRoom* room = nullptr,
              std::unique_ptr<KvLink> link = nullptr);
 
-  std::optional<models::KvPlaces> places(std::int64_t layer,
-                                         const models::KeysValues& like) override;
+  std::optional<models::KeysValues> places(std::int64_t layer,
+                                           const models::KeysValues& like) override;
   models::KeysValues extend(std::int64_t layer, const models::KeysValues& added,
                             bool ordered) override;
   std::int64_t length() const override { return length_; }

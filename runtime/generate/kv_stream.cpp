@@ -49,8 +49,8 @@ std::unique_ptr<KvLink> make_kv_link(int gpu) {
 KvStream::KvStream(std::unique_ptr<KvLink> link, std::size_t layers, MakeSlot make_slot)
     : kept_(layers), make_slot_(std::move(make_slot)), link_(std::move(link)) {}
 
-models::KvPlaces KvStream::places(std::size_t layer, const KeysValues& kept, const KeysValues& like,
-                                  const Span& span) {
+models::KeysValues KvStream::places(std::size_t layer, const KeysValues& kept,
+                                    const KeysValues& like, const Span& span) {
   kept_[layer] = kept;
   link_->after_work();  // of the layer before: its slot is the next one's
   write_back();
@@ -60,7 +60,7 @@ models::KvPlaces KvStream::places(std::size_t layer, const KeysValues& kept, con
   link_->wait(slot.ready);
   slot.held = span;
   added_ = {layer, span};
-  return {part(slot.memory, span, span.past, span.end), part(slot.memory, span, 0, span.end)};
+  return part(slot.memory, span, 0, span.end);
 }
 
 void KvStream::end_pass(std::int64_t tokens) {

@@ -54,8 +54,8 @@ class KvStream {
 
   // The places of a layer's tokens on the GPU, with those before them on their way there. `kept` is
   // all of the layer in RAM, which lies like a slot; layers are asked for in their order.
-  models::KvPlaces places(std::size_t layer, const models::KeysValues& kept,
-                          const models::KeysValues& like, const Span& span);
+  models::KeysValues places(std::size_t layer, const models::KeysValues& kept,
+                            const models::KeysValues& like, const Span& span);
   // The next pass looks at the first so many tokens of all sequences, if that is known: the first
   // layer is brought for it. 0: it is not.
   void end_pass(std::int64_t tokens);

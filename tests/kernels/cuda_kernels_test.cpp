@@ -44,6 +44,13 @@ void* data_of(at::Tensor& x) {
   return x.mutable_data_ptr();
 }
 
+cuda::HeadRows<const void> rows(const at::Tensor& x) {
+  return {data(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
+}
+cuda::HeadRows<void> rows_of(at::Tensor& x) {
+  return {data_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1), x.stride(2)};
+}
+
 at::Tensor exact(const at::Tensor& x) {
   return x.defined() ? x.to(at::kDouble) : x;
 }
@@ -374,14 +381,6 @@ TEST(CudaAngles, AreWhatTorchFinds) {
 
 TEST_P(CudaKernels, RotateAndKeep) {
   at::manual_seed(6);
-  const auto rows = [](const at::Tensor& x) {
-    return cuda::HeadRows<const void>{data(x), static_cast<int>(x.size(1)), x.stride(0),
-                                      x.stride(1), x.stride(2)};
-  };
-  const auto rows_of = [](at::Tensor& x) {
-    return cuda::HeadRows<void>{data_of(x), static_cast<int>(x.size(1)), x.stride(0), x.stride(1),
-                                x.stride(2)};
-  };
   const at::Tensor queries = some({2, 3, 4, 80}).transpose(1, 2);
   const at::Tensor keys = some({2, 3, 2, 80}).transpose(1, 2);
   const at::Tensor values = some({2, 3, 2, 80}).transpose(1, 2);
@@ -425,43 +424,102 @@ TEST_P(CudaKernels, RotateAndKeep) {
   EXPECT_GT(room[0].abs().sum().item<float>(), 0);
 }
 
-TEST_P(CudaKernels, AttendWithOneToken) {
-  at::manual_seed(7);
-  struct Case {
-    std::int64_t heads, kv_heads, size, tokens, room;
-  };
-  for (const Case& item :
-       {Case{8, 2, 128, 1, 9}, Case{8, 2, 128, 65, 300}, Case{3, 1, 64, 700, 700},
-        Case{2, 2, 256, 300, 320}, Case{6, 1, 128, 200, 200}}) {
-    const at::Tensor queries = some({2, item.heads, 1, item.size});
-    const at::Tensor keys = some({2, item.kv_heads, item.room, item.size});
-    const at::Tensor values = some({2, item.kv_heads, item.room, item.size});
-    const at::Tensor past = at::full({1}, item.tokens - 1, at::kLong);
-    at::Tensor out = at::empty({2, 1, item.heads * item.size}, queries.options());
-    cuda::Attend job;
-    job.numbers = numbers;
-    job.queries = data(queries);
-    job.keys = data(keys);
-    job.values = data(values);
-    job.keys_by_batch = job.values_by_batch = keys.stride(0);
-    job.keys_by_head = job.values_by_head = keys.stride(1);
-    job.keys_by_token = job.values_by_token = keys.stride(2);
-    job.out = data_of(out);
-    job.past = past.const_data_ptr<std::int64_t>();
+struct AttendCase {
+  std::int64_t heads, kv_heads, size, tokens, room;
+};
+
+class Attending {
+ public:
+  Attending(const AttendCase& item, const at::Tensor& queries, at::Tensor& keys, at::Tensor& values)
+      : past_(at::full({1}, item.tokens - 1, at::kLong)),
+        out_(at::empty({2, 1, item.heads * item.size}, queries.options())) {
+    job.numbers = queries.scalar_type() == at::kFloat ? cuda::Numbers::kF32 : cuda::Numbers::kBF16;
+    job.queries = rows(queries);
+    job.keys = rows_of(keys);
+    job.values = rows_of(values);
+    job.out = data_of(out_);
+    job.past = past_.const_data_ptr<std::int64_t>();
     job.batch = 2;
-    job.heads = static_cast<int>(item.heads);
-    job.kv_heads = static_cast<int>(item.kv_heads);
     job.room = static_cast<int>(item.room);
     job.size = static_cast<int>(item.size);
     job.scale = 0.1F;
-    at::Tensor parts = at::empty({static_cast<std::int64_t>(
-        cuda::floats_for_parts(job.batch, job.heads, job.room, job.size))});
+  }
+  at::Tensor run() {
+    at::Tensor parts = at::empty({static_cast<std::int64_t>(cuda::floats_for_parts(job))});
     job.parts = parts.mutable_data_ptr<float>();
-    ASSERT_TRUE(cuda::serves_head_size(item.size));
-    ASSERT_EQ(cuda::attend_one(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(cuda::serves_head_size(job.size));
+    EXPECT_EQ(cuda::attend_one(job, nullptr), cudaSuccess);
+    return out_.clone();
+  }
+
+  cuda::Attend job;
+
+ private:
+  at::Tensor past_, out_;
+};
+
+TEST_P(CudaKernels, AttendWithOneToken) {
+  at::manual_seed(7);
+  for (const AttendCase& item :
+       {AttendCase{8, 2, 128, 1, 9}, AttendCase{8, 2, 128, 65, 300}, AttendCase{8, 2, 128, 65, 100},
+        AttendCase{3, 1, 64, 700, 700}, AttendCase{2, 2, 256, 300, 320},
+        AttendCase{6, 1, 128, 200, 200}, AttendCase{6, 1, 64, 128, 128}}) {
+    const at::Tensor queries = some({2, item.heads, 1, item.size});
+    at::Tensor keys = some({2, item.kv_heads, item.room, item.size});
+    at::Tensor values = some({2, item.kv_heads, item.room, item.size});
+    const at::Tensor out = Attending(item, queries, keys, values).run();
     const auto seen = [&](const at::Tensor& x) { return exact(x.narrow(2, 0, item.tokens)); };
     const at::Tensor expected = plain_attend(exact(queries), seen(keys), seen(values), {}, 0.1);
     EXPECT_TRUE(is_near(out, expected)) << item.tokens << " tokens, heads of " << item.size;
+  }
+}
+
+// What is turned, kept and looked at in one kernel, to the bits of two.
+TEST_P(CudaKernels, KeepAndAttend) {
+  at::manual_seed(9);
+  for (const std::int64_t turning : {0L, 40L, 64L}) {
+    for (const AttendCase& item :
+         {AttendCase{6, 1, 64, 1, 9}, AttendCase{4, 2, 64, 64, 100}, AttendCase{4, 2, 128, 65, 100},
+          AttendCase{2, 2, 256, 130, 300}}) {
+      const at::Tensor queries = some({2, 1, item.heads, item.size}).transpose(1, 2);
+      const at::Tensor added = some({2, 1, 2 * item.kv_heads, item.size}).transpose(1, 2);
+      const at::Tensor new_keys = added.narrow(1, 0, item.kv_heads);
+      const at::Tensor new_values = added.narrow(1, item.kv_heads, item.kv_heads);
+      const at::Tensor cosine = some({2, 1, std::max(turning, 1L)});
+      const at::Tensor sine = some({2, 1, std::max(turning, 1L)});
+      at::Tensor keys = some({2, item.kv_heads, item.room, item.size});
+      at::Tensor values = some({2, item.kv_heads, item.room, item.size});
+      at::Tensor kept_keys = keys.clone();
+      at::Tensor kept_values = values.clone();
+
+      at::Tensor turned = at::empty({2, item.heads, 1, item.size}, queries.options());
+      const at::Tensor past = at::full({1}, item.tokens - 1, at::kLong);
+      cuda::Rotate rotate;
+      rotate.numbers = numbers;
+      rotate.queries = rows(queries);
+      rotate.keys = rows(new_keys);
+      rotate.values = rows(new_values);
+      rotate.turned = rows_of(turned);
+      rotate.kept_keys = rows_of(keys);
+      rotate.kept_values = rows_of(values);
+      rotate.cosine = data(cosine);
+      rotate.sine = data(sine);
+      rotate.of_batch = turning;
+      rotate.past = past.const_data_ptr<std::int64_t>();
+      rotate.batch = 2;
+      rotate.tokens = 1;
+      rotate.size = static_cast<int>(item.size);
+      rotate.turning = static_cast<int>(turning);
+      ASSERT_EQ(cuda::rotate_into(rotate, nullptr), cudaSuccess);
+      const at::Tensor expected = Attending(item, turned, keys, values).run();
+
+      Attending attending(item, queries, kept_keys, kept_values);
+      attending.job.fresh = {rows(new_keys), rows(new_values), data(cosine),
+                             data(sine),     turning,          static_cast<int>(turning)};
+      EXPECT_TRUE(attending.run().equal(expected)) << item.tokens << " of heads of " << item.size;
+      EXPECT_TRUE(kept_keys.equal(keys));
+      EXPECT_TRUE(kept_values.equal(values));
+    }
   }
 }
 

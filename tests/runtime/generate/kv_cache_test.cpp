@@ -69,12 +69,14 @@ KeysValues in_order(const KeysValues& some) {
 
 // By the places that the cache gives, where it does and the layer is an odd one.
 KeysValues extended(ModelCache& cache, std::int64_t layer, const KeysValues& added, bool ordered) {
-  std::optional<models::KvPlaces> places;
+  std::optional<KeysValues> places;
   if (layer % 2 == 1) places = cache.places(layer, added);
   if (!places) return cache.extend(layer, added, ordered);
-  places->added.keys.copy_(added.keys);
-  places->added.values.copy_(added.values);
-  return places->seen;
+  const std::int64_t tokens = added.keys.size(2);
+  const std::int64_t first = places->keys.size(2) - tokens;
+  places->keys.narrow(2, first, tokens).copy_(added.keys);
+  places->values.narrow(2, first, tokens).copy_(added.values);
+  return *places;
 }
 
 class CacheTest : public testing::TestWithParam<bool> {};

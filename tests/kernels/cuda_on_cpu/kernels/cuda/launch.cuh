@@ -1,8 +1,8 @@
 #pragma once
 
 // Stands for haul's launcher where the kernels' files are compiled for the CPU: the same names, and
-// those of the GPU's language that the kernels use. A block's threads are threads of the process,
-// blocks come one after another, and what a GPU does by warps waits at barriers.
+// those of the GPU's language that the kernels use. The threads of a cluster's blocks are threads
+// of the process, clusters come one after another, and what a GPU does by warps waits at barriers.
 
 #include <algorithm>
 #include <barrier>
@@ -35,6 +35,7 @@ namespace haul::kernels::cuda {
 struct Machine {
   int processors = 3;
   std::size_t shared = 227 << 10;
+  int cluster = 2;
 };
 
 inline Machine current_machine() {
@@ -49,13 +50,24 @@ struct Warp {
 };
 
 struct Block {
+  Block(unsigned threads, std::size_t bytes) : barrier(threads), shared(bytes / sizeof(uint4)) {
+    for (unsigned i = 0; i < threads / kWarp; ++i) warps.push_back(std::make_unique<Warp>());
+  }
+
   std::barrier<> barrier;
   std::vector<uint4> shared;
   std::vector<std::unique_ptr<Warp>> warps;
 };
 
+struct Cluster {
+  std::barrier<> barrier;
+  std::vector<std::unique_ptr<Block>> blocks;
+};
+
 inline thread_local dim3 blockDim, blockIdx, gridDim, threadIdx;
 inline thread_local Block* this_block = nullptr;
+inline thread_local Cluster* this_cluster = nullptr;
+inline thread_local int this_rank = 0;
 
 inline void __syncthreads() {
   this_block->barrier.arrive_and_wait();
@@ -95,6 +107,18 @@ inline void after_previous() {}
 inline uint4* dynamic_shared() {
   return this_block->shared.data();
 }
+inline int rank_in_cluster() {
+  return this_rank;
+}
+inline int cluster_size() {
+  return static_cast<int>(this_cluster->blocks.size());
+}
+inline void wait_for_cluster() {
+  this_cluster->barrier.arrive_and_wait();
+}
+inline uint4* shared_of(int rank) {
+  return this_cluster->blocks[static_cast<std::size_t>(rank)]->shared.data();
+}
 inline void copy_ahead(uint4* to, const uint4* from) {
   *to = *from;
 }
@@ -102,28 +126,37 @@ inline void wait_for_copies() {}
 
 // False where the system has not so many threads.
 template <typename Job>
-bool run_block(void (*kernel)(Job), const Job& job, dim3 grid, dim3 index, unsigned threads,
-               std::size_t shared) {
-  Block block{std::barrier<>(threads), std::vector<uint4>(shared / sizeof(uint4)), {}};
-  for (unsigned i = 0; i < threads / kWarp; ++i) block.warps.push_back(std::make_unique<Warp>());
-  const auto run = [&](unsigned thread) {
-    this_block = &block;
+bool run_cluster(void (*kernel)(Job), const Job& job, dim3 grid, dim3 first, unsigned threads,
+                 std::size_t shared, unsigned count) {
+  const unsigned all = threads * count;
+  Cluster cluster{std::barrier<>(all), {}};
+  for (unsigned i = 0; i < count; ++i) {
+    cluster.blocks.push_back(std::make_unique<Block>(threads, shared));
+  }
+  const auto run = [&](unsigned index) {
+    const unsigned rank = index / threads;
+    this_cluster = &cluster;
+    this_rank = static_cast<int>(rank);
+    this_block = cluster.blocks[rank].get();
     blockDim = threads;
-    blockIdx = index;
+    blockIdx = dim3(first.x + rank, first.y, first.z);
     gridDim = grid;
-    threadIdx = thread;
+    threadIdx = index % threads;
     kernel(job);
-    block.barrier.arrive_and_drop();  // others may have further to go
+    this_block->barrier.arrive_and_drop();  // others may have further to go
+    cluster.barrier.arrive_and_drop();
   };
   std::vector<std::jthread> running;
   try {
-    while (running.size() < threads) {
+    while (running.size() < all) {
       running.emplace_back(run, static_cast<unsigned>(running.size()));
     }
   } catch (const std::system_error&) {
-    for (std::size_t thread = running.size(); thread < threads; ++thread) {
+    for (std::size_t index = running.size(); index < all; ++index) {
+      Block& block = *cluster.blocks[index / threads];
       block.barrier.arrive_and_drop();
-      block.warps[thread / kWarp]->barrier.arrive_and_drop();
+      block.warps[index % threads / kWarp]->barrier.arrive_and_drop();
+      cluster.barrier.arrive_and_drop();
     }
     return false;
   }
@@ -132,12 +165,13 @@ bool run_block(void (*kernel)(Job), const Job& job, dim3 grid, dim3 index, unsig
 
 template <typename Job>
 cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, std::size_t shared,
-                  cudaStream_t) {
+                  cudaStream_t, int cluster = 1) {
+  const auto together = static_cast<unsigned>(cluster);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        const dim3 index(x, y, z);
-        if (!run_block(kernel, job, grid, index, static_cast<unsigned>(threads), shared)) {
+      for (unsigned x = 0; x < grid.x; x += together) {
+        if (!run_cluster(kernel, job, grid, dim3(x, y, z), static_cast<unsigned>(threads), shared,
+                         together)) {
           return cudaErrorLaunchOutOfResources;
         }
       }
