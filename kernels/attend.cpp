@@ -6,6 +6,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/library.h>
@@ -143,8 +145,7 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
       "float scale) -> Tensor");
   library.def(
       "keep_and_attend(Tensor queries, Tensor keys, Tensor values, Tensor? cosine, Tensor? sine, "
-      "Tensor(a!) seen_keys, Tensor(b!) seen_values, Tensor? mask, Tensor? past, float scale) "
-      "-> Tensor");
+      "Tensor(a!) seen_keys, Tensor(b!) seen_values, Tensor? past, float scale) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("attend", own_attend);
@@ -160,8 +161,7 @@ Optional optional(const at::Tensor& some) {
 
 // Whether GPUs have an operator for it: of a single token that looks at all before it.
 bool serves_on_gpu(const at::Tensor& queries, const Looking& looking) {
-  return queries.is_cuda() && queries.size(2) == 1 &&
-         (!looking.mask.defined() || looking.past.defined());
+  return queries.is_cuda() && queries.size(2) == 1 && !looking.mask.defined();
 }
 
 }  // namespace
@@ -191,13 +191,12 @@ at::Tensor keep_and_attend(const at::Tensor& queries, const KeysAndValues& added
                                    &angles.sine, &seen.keys, &seen.values});
   if (!serves) return keep_then_attend(queries, added, angles, seen, looking, scale);
   using Op = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Optional&,
-                        const Optional&, at::Tensor&, at::Tensor&, const Optional&, const Optional&,
-                        double);
+                        const Optional&, at::Tensor&, at::Tensor&, const Optional&, double);
   static const auto op = own_op<Op>("haul::keep_and_attend");
   at::Tensor keys = seen.keys;
   at::Tensor values = seen.values;
   return op.call(queries, added.keys, added.values, optional(angles.cosine), optional(angles.sine),
-                 keys, values, optional(looking.mask), optional(looking.past), scale);
+                 keys, values, optional(looking.past), scale);
 }
 
 at::Tensor keep_then_attend(const at::Tensor& queries, const KeysAndValues& added,
@@ -228,7 +227,11 @@ at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const
   const std::int64_t head_size = queries.size(3);
   const std::int64_t kv_heads = keys.size(1);
   const std::int64_t share = heads / kv_heads;
-  const Optional mask = looking.mask.defined() ? Optional(looking.mask) : std::nullopt;
+  Optional mask = optional(looking.mask);
+  if (looking.past.defined()) {
+    const at::Tensor seen = at::arange(keys.size(2), looking.past.options()) <= looking.past;
+    mask = seen.view({1, 1, 1, -1});
+  }
   if (share > 1 && tokens == 1 && (!mask || mask->size(1) == 1)) {
     // The heads that share keys are as good as tokens of one head: nothing is copied.
     const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});

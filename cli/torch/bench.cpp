@@ -77,6 +77,8 @@ void print(const Profile& profile) {
     print_rate(name + ", from RAM", gpu.link_bandwidth);
     print_operations(name + ", bfloat16", gpu.operations);
     print_time(name + ", a call", gpu.call);
+    print_time(name + ", more by input", gpu.by_input);
+    print_time(name + ", a token of 4096 numbers", gpu.attended * 4096);
     print_bytes(name + ", the driver's", gpu.context);
     print_bytes(name + ", more for recorded passes", gpu.recorded);
   }

@@ -86,6 +86,7 @@ class Builder {
     for (const std::size_t u : holders) {
       if (!workload_.kv_in_ram) units[u].extra += each;
       units[u].touched += each;
+      units[u].attended = workload_.attended / static_cast<double>(holders.size());
     }
   }
 
@@ -132,6 +133,7 @@ class Builder {
   bool add_tensors(Index node, Unit* unit, double* elements) const {
     bool any = false;
     bool called = false;  // the module that is at hand
+    bool by_input = false;
     Bits own = 0;
     Size own_slots = 0;
     const ModuleSizes::Node* const begin = &sizes_[node];
@@ -140,6 +142,7 @@ class Builder {
         own = 0;
         own_slots = 0;
         called = false;
+        by_input = item.module->class_name == "Conv1D";
         continue;
       }
       any = true;
@@ -153,7 +156,9 @@ class Builder {
       }
       if (item.kind == ModuleSizes::Kind::kParameter) {
         *elements += static_cast<double>(item.elements);
-        if (!std::exchange(called, true)) ++unit->calls;
+        if (std::exchange(called, true)) continue;
+        ++unit->calls;
+        if (by_input) ++unit->by_input;
       }
     }
     return any;
@@ -235,6 +240,8 @@ void merge(const Builder& builder, const std::vector<std::uint32_t>& leader, Mod
       whole.piece = std::max(whole.piece, unit.piece);
       whole.operations += unit.operations;
       whole.calls += unit.calls;
+      whole.by_input += unit.by_input;
+      whole.attended += unit.attended;
       if (units.size() == 1) whole.rows = unit.rows;
       for (const Index key : builder.keys[u]) result->keys.add(key);
     }
@@ -284,12 +291,17 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
   for (const Budget& item : memory) {
     if (!item.device.is_accelerator() || item.bytes() == 0) continue;
     const GpuProfile& gpu = profile.of_gpu(item.device.index);
-    world->executors.push_back({item.device, to_size(item.bytes()), true,
-                                to_size(workload.fixed) + to_size(workload.gpu_context),
-                                gpu.memory_bandwidth, gpu.operations, gpu.link_bandwidth, gpu.call,
-                                0, 0, gpu.link_bandwidth});
+    Executor& executor = world->executors.emplace_back();
+    executor.device = item.device;
+    executor.capacity = to_size(item.bytes());
+    executor.fixed = to_size(workload.fixed) + to_size(workload.gpu_context);
+    executor.bandwidth = gpu.memory_bandwidth;
+    executor.speed = gpu.operations;
+    executor.link = executor.alone = gpu.link_bandwidth;
+    executor.call = gpu.call;
+    executor.by_input = gpu.by_input;
+    executor.attended = gpu.attended;
     if (!workload.kv_in_ram) continue;
-    Executor& executor = world->executors.back();
     executor.fixed += to_size(workload.kv_slots());
     executor.brought = static_cast<double>(workload.kv) / gpu.link_bandwidth;
   }

@@ -20,6 +20,7 @@ bool is_table(const ModuleSpec& module);
 struct Workload {
   std::int64_t tokens = 1;  // of one pass: the batch when a token is generated
   Bytes kv = 0;             // of all layers
+  double attended = 0;      // numbers of heads that one pass looks at in all layers
   std::int64_t layers = 0;  // that have a KV cache: the last blocks
   Bytes fixed = 0;          // on every executor that is used: activations, logits, workspace
   Bytes gpu_context = 0;    // and beside it on every GPU

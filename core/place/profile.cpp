@@ -78,6 +78,10 @@ class Reader {
         result.operations = rate(value, place);
       } else if (key == "call") {
         result.call = number_or_0(value, place);
+      } else if (key == "by_input") {
+        result.by_input = number_or_0(value, place);
+      } else if (key == "attended") {
+        result.attended = number_or_0(value, place);
       } else if (key == "context") {
         result.context = bytes(value, place);
       } else if (key == "recorded") {
@@ -126,6 +130,8 @@ Json gpu_json(const GpuProfile& gpu) {
           {"link_bandwidth", gpu.link_bandwidth},
           {"operations", gpu.operations},
           {"call", gpu.call},
+          {"by_input", gpu.by_input},
+          {"attended", gpu.attended},
           {"context", gpu.context},
           {"recorded", gpu.recorded}};
 }

@@ -32,7 +32,12 @@ Workload workload(const Description& description, const PlanRequest& request,
     load.gpu_context = std::max(load.gpu_context, gpu.context);
   }
   load.gpu_context += load.recorded;
-  if (description.dimensions) load.layers = description.dimensions->layers;
+  if (description.dimensions) {
+    const Dimensions& d = *description.dimensions;
+    load.layers = d.layers;
+    load.attended = static_cast<double>(d.layers * d.heads * d.head_size) *
+                    static_cast<double>(request.batch * context);
+  }
   InferenceRequest inference;
   inference.dtype = request.dtype;
   inference.context = context;

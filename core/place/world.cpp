@@ -30,7 +30,7 @@ bool looks_up_tables(const World& world) {
 UnitKinds kinds_of(const World& world) {
   const auto weigh = [](const Unit& unit) {
     return std::tuple(unit.weights, unit.touched, unit.piece, unit.extra, unit.operations,
-                      unit.calls, unit.rows);
+                      unit.calls, unit.by_input, unit.attended, unit.rows);
   };
   std::map<decltype(weigh(Unit{})), std::uint32_t> known;
   UnitKinds kinds;
@@ -160,7 +160,8 @@ Timing predict(const World& world, const Choices& choices) {
     for (; u < units && choices[u].executor == e; ++u) {
       const Unit& unit = world.units[u];
       if (first == nullptr || unit.touched != first->touched ||
-          unit.operations != first->operations || unit.calls != first->calls) {
+          unit.operations != first->operations || unit.calls != first->calls ||
+          unit.by_input != first->by_input || unit.attended != first->attended) {
         first = &unit;
         compute = compute_seconds(unit, world.executors[e]);
       }

@@ -46,6 +46,8 @@ struct Unit {
   Size extra = 0;         // lies with the executor: KV cache, buffers that are not offloaded
   double operations = 0;  // of a pass
   int calls = 0;          // of a pass: modules that compute
+  int by_input = 0;       // of these: whose weight lies by input
+  double attended = 0;    // numbers of heads that a pass looks at
   Size margin = 0;        // of the weights: room around tensors
   Size buffers = 0;       // of the extra
   Size buffer_margin = 0;
@@ -74,6 +76,9 @@ struct Executor {
   double speed = 1;
   double link = 0;  // bytes a second from RAM; 0: the executor reads RAM itself
   double call = 0;  // seconds of a call, beside what it reads and computes
+  // Seconds more of one by input, and of a number that is looked at.
+  double by_input = 0;
+  double attended = 0;
   // Of what is copied, the share that the CPU multiplies instead, by which the link counts as
   // faster; seconds for which a call of a copied unit keeps it waiting; and what the link gives
   // without that, which some copies are better left to.
@@ -139,7 +144,8 @@ std::vector<Choice> allowed_choices(const World& world);
 inline double compute_seconds(const Unit& unit, const Executor& executor) {
   return std::max(static_cast<double>(unit.touched) / executor.bandwidth,
                   unit.operations / executor.speed) +
-         unit.calls * executor.call;
+         unit.calls * executor.call + unit.by_input * executor.by_input +
+         unit.attended * executor.attended;
 }
 inline bool is_looked_up(const Unit& unit, const Executor& executor) {
   return unit.rows > 0 && executor.device == kCpuDevice;

@@ -19,6 +19,9 @@ struct GpuProfile {
   double link_bandwidth = 2.5e10;    // from pinned RAM
   double operations = 1.5e14;        // a second, in half precision
   double call = 0;                   // seconds of a layer's product beside the bytes that it reads
+  double by_input = 0;  // seconds more of one whose weight lies by input, as GPT-2 stores it
+  // Seconds beside the bytes for each number of a head of each token that is looked at.
+  double attended = 0;
   // What a process has of its memory beside what it asks for: the driver's, and that of kernels;
   // and what is added to it where passes are recorded, so as to be replayed.
   Bytes context = 704 * kMiB;
@@ -48,8 +51,8 @@ struct Profile {
 };
 
 // Throws Error(kCorrupt) that names the source and the key: another version, an unknown key, a
-// number that is not positive and finite (those of help, of a call and of bytes may be 0). Keys
-// that are missing keep their defaults.
+// number that is not positive and finite (those of help, of calls and of bytes may be 0). Keys that
+// are missing keep their defaults.
 Profile read_profile(std::string_view json, std::string_view source);
 std::string write_profile(const Profile& profile);
 

@@ -16,6 +16,11 @@ __host__ __device__ int parts_of(int tokens) {
   return (tokens + kPartTokens - 1) / kPartTokens;
 }
 
+// Heads that share keys, by as many as a block has.
+__host__ __device__ int groups_of(int share) {
+  return (share + kTogether - 1) / kTogether;
+}
+
 // What a part gave to a head: `size` sums, the largest score, the sum of all weights.
 __device__ float* part_of(const Attend& job, int sequence, int head, int part) {
   const auto row =
@@ -57,14 +62,18 @@ struct LookRoom {
   uint4 queries[kTogether][kSize / kWide<T>];
   uint4 key[kSize / kWide<T>], value[kSize / kWide<T>];  // of the fresh token
   float scores[kTogether][kPartTokens];
-  float part[kTogether][kSize + 2];  // for the cluster
+  // What the cluster's parts gave: the largest scores and the sums of weights of all heads, and the
+  // sums that are joined here.
+  Weighted of_parts[kJoinersFor<kSize>][kTogether];
+  float sums_of_parts[kJoinersFor<kSize>][kTogether * kSize];
 };
 
-// A block for each part of the tokens, kv head and sequence. A thread has eight numbers of the keys
-// and values of every kRows-th token, in as many accesses as that takes. Where all parts are one
-// cluster, it joins them.
+// A block for each part of the tokens, some heads that share keys, and sequence. A thread has eight
+// numbers of the keys and values of every kRows-th token, in as many accesses as that takes. Where
+// all parts are one cluster, it joins them.
 template <typename T, int kSize>
-__global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_constant__ Attend job) {
+__global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> == 128 ? 3 : 1)
+    look(const __grid_constant__ Attend job) {
   using Room = LookRoom<T, kSize>;
   constexpr int kThreads = kThreadsFor<T, kSize>;
   constexpr int kPieces = 8 / kWide<T>;
@@ -74,7 +83,12 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_const
   auto& shared = *reinterpret_cast<Room*>(dynamic_shared());
   let_next_begin();
   const int part = static_cast<int>(blockIdx.x);
-  const int kv_head = static_cast<int>(blockIdx.y);
+  const int share = job.queries.heads / job.keys.heads;
+  const int groups = groups_of(share);
+  const int kv_head = static_cast<int>(blockIdx.y) / groups;
+  const int group = static_cast<int>(blockIdx.y) % groups;
+  const int first = kv_head * share + group * kTogether;
+  const int heads = min(kTogether, share - group * kTogether);
   const int sequence = static_cast<int>(blockIdx.z);
   const int blocks = cluster_size();
   const int tokens = tokens_of(job);
@@ -106,6 +120,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_const
       v[i][p] = piece(job.values);
     }
   }
+  if (joins) wait_for_cluster();  // until all of its blocks are there
   if (is_fresh) after_previous();
 
   // A thread turns the same element of several heads.
@@ -121,131 +136,128 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>) look(const __grid_const
         as_number<T>(fresh(row_of<const T>(job.fresh.values, sequence, kv_head, 0) + element));
     reinterpret_cast<T*>(shared.key)[element] = key;
     reinterpret_cast<T*>(shared.value)[element] = value;
-    row_of<T>(job.keys, sequence, kv_head, tokens - 1)[element] = key;
-    row_of<T>(job.values, sequence, kv_head, tokens - 1)[element] = value;
+    if (group == 0) {
+      row_of<T>(job.keys, sequence, kv_head, tokens - 1)[element] = key;
+      row_of<T>(job.values, sequence, kv_head, tokens - 1)[element] = value;
+    }
   }
 
-  const int share = job.queries.heads / job.keys.heads;
-  for (int group = 0; group < share; group += kTogether) {
-    const int heads = min(kTogether, share - group);
-    const int first = kv_head * share + group;
 #pragma unroll
-    for (int from = 0; from < kTogether; from += kThreads / kSize) {
-      const int h = from + of_head;
-      if (h >= heads) continue;
-      reinterpret_cast<T*>(shared.queries[h])[element] =
-          turn(row_of<const T>(job.queries, sequence, first + h, 0));
-    }
-    __syncthreads();
-    if (keeps && group == 0) {
+  for (int from = 0; from < kTogether; from += kThreads / kSize) {
+    const int h = from + of_head;
+    if (h >= heads) continue;
+    reinterpret_cast<T*>(shared.queries[h])[element] =
+        turn(row_of<const T>(job.queries, sequence, first + h, 0));
+  }
+  __syncthreads();
+  if (keeps) {
 #pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
-        if (row + i * kRows != last) continue;
-#pragma unroll
-        for (int p = 0; p < kPieces; ++p) {
-          k[i][p] = shared.key[column / kWide<T> + p * kRowLanes];
-          v[i][p] = shared.value[column / kWide<T> + p * kRowLanes];
-        }
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < kTogether; ++h) {
-      if (h >= heads) break;
-      float q[kPieces][kWide<T>];
+    for (int i = 0; i < kSteps; ++i) {
+      if (row + i * kRows != last) continue;
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
-        unpack(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
-      }
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
-        float dot = 0;
-#pragma unroll
-        for (int p = 0; p < kPieces; ++p) {
-          float key[kWide<T>];
-          unpack(k[i][p], key);
-#pragma unroll
-          for (int j = 0; j < kWide<T>; ++j) dot = fmaf(q[p][j], key[j], dot);
-        }
-        dot = sum_of_lanes(dot, kRowLanes);
-        const int token = row + i * kRows;
-        if (column == 0) shared.scores[h][token] = token < count ? dot * job.scale : -INFINITY;
+        k[i][p] = shared.key[column / kWide<T> + p * kRowLanes];
+        v[i][p] = shared.value[column / kWide<T> + p * kRowLanes];
       }
     }
-    __syncthreads();
-    const auto given = [&](int h) {
-      return joins ? shared.part[h] : part_of(job, sequence, first + h, part);
-    };
-    // A warp for each head: two scores a lane.
-    const int warp = thread / kLanes;
-    const int lane = thread % kLanes;
-    if (warp < heads) {
-      float a = shared.scores[warp][lane];
-      float b = shared.scores[warp][lane + kLanes];
-      float most = fmaxf(a, b);
-      for (int step = kLanes / 2; step > 0; step /= 2) {
-        most = fmaxf(most, __shfl_xor_sync(kAll, most, step));
-      }
-      a = expf(a - most);
-      b = expf(b - most);
-      shared.scores[warp][lane] = a;
-      shared.scores[warp][lane + kLanes] = b;
-      const float weight = sum_of_lanes(a + b);
-      if (lane == 0) {
-        float* const to = given(warp);
-        to[kSize] = most;
-        to[kSize + 1] = weight;
-      }
-    }
-    __syncthreads();
+  }
 #pragma unroll
-    for (int h = 0; h < kTogether; ++h) {
-      if (h >= heads) break;
+  for (int h = 0; h < kTogether; ++h) {
+    if (h >= heads) break;
+    float q[kPieces][kWide<T>];
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      unpack(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
+    }
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      float dot = 0;
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
-        float sum[kWide<T>] = {};
+        float key[kWide<T>];
+        unpack(k[i][p], key);
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-          float value[kWide<T>];
-          unpack(v[i][p], value);
-          const float weight = shared.scores[h][row + i * kRows];
+        for (int j = 0; j < kWide<T>; ++j) dot = fmaf(q[p][j], key[j], dot);
+      }
+      dot = sum_of_lanes(dot, kRowLanes);
+      const int token = row + i * kRows;
+      if (column == 0) shared.scores[h][token] = token < count ? dot * job.scale : -INFINITY;
+    }
+  }
+  __syncthreads();
+  const auto room_of = [](int rank) { return reinterpret_cast<Room*>(shared_of(rank)); };
+  // A warp for each head: two scores a lane.
+  const int warp = thread / kLanes;
+  const int lane = thread % kLanes;
+  if (warp < heads) {
+    float a = shared.scores[warp][lane];
+    float b = shared.scores[warp][lane + kLanes];
+    float most = fmaxf(a, b);
+    for (int step = kLanes / 2; step > 0; step /= 2) {
+      most = fmaxf(most, __shfl_xor_sync(kAll, most, step));
+    }
+    a = expf(a - most);
+    b = expf(b - most);
+    shared.scores[warp][lane] = a;
+    shared.scores[warp][lane + kLanes] = b;
+    const float weight = sum_of_lanes(a + b);
+    if (joins) {
+      if (lane < blocks) room_of(lane)->of_parts[part][warp] = {most, weight, 0};
+    } else if (lane == 0) {
+      float* const to = part_of(job, sequence, first + warp, part);
+      to[kSize] = most;
+      to[kSize + 1] = weight;
+    }
+  }
+  __syncthreads();
 #pragma unroll
-          for (int j = 0; j < kWide<T>; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
-        }
-        const int at = p * (kSize / kPieces / 4) + column / 4;
+  for (int h = 0; h < kTogether; ++h) {
+    if (h >= heads) break;
 #pragma unroll
-        for (int j = 0; j < kWide<T>; j += 4) {
-          shared.sums[h][row][at + j / 4] = {sum[j], sum[j + 1], sum[j + 2], sum[j + 3]};
-        }
+    for (int p = 0; p < kPieces; ++p) {
+      float sum[kWide<T>] = {};
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        float value[kWide<T>];
+        unpack(v[i][p], value);
+        const float weight = shared.scores[h][row + i * kRows];
+#pragma unroll
+        for (int j = 0; j < kWide<T>; ++j) sum[j] = fmaf(weight, value[j], sum[j]);
+      }
+      const int at = p * (kSize / kPieces / 4) + column / 4;
+#pragma unroll
+      for (int j = 0; j < kWide<T>; j += 4) {
+        shared.sums[h][row][at + j / 4] = {sum[j], sum[j + 1], sum[j + 2], sum[j + 3]};
       }
     }
-    __syncthreads();
-    for (int i = thread; i < heads * kSize; i += kThreads) {
-      const int h = i / kSize;
-      const int d = i % kSize;
-      float sum = 0;
+  }
+  __syncthreads();
+  for (int i = thread; i < heads * kSize; i += kThreads) {
+    const int h = i / kSize;
+    const int d = i % kSize;
+    float sum = 0;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sum += reinterpret_cast<const float*>(shared.sums[h][r])[d];
-      given(h)[d] = sum;
+    for (int r = 0; r < kRows; ++r) sum += reinterpret_cast<const float*>(shared.sums[h][r])[d];
+    if (joins) {
+      room_of(i / kThreads % blocks)->sums_of_parts[part][i] = sum;
+    } else {
+      part_of(job, sequence, first + h, part)[d] = sum;
     }
-    if (!joins) {
-      __syncthreads();
-      continue;
+  }
+  if (!joins) return;
+  wait_for_cluster();
+  const int parts = parts_of(tokens);
+  for (int i = part * kThreads + thread; i < heads * kSize; i += blocks * kThreads) {
+    const int h = i / kSize;
+    const int d = i % kSize;
+    Weighted all;
+    for (int other = 0; other < parts; ++other) {
+      const Weighted& of = shared.of_parts[other][h];
+      all.add({of.most, of.weight, shared.sums_of_parts[other][i]});
     }
-    wait_for_cluster();
-    const int parts = parts_of(tokens);
-    for (int i = part * kThreads + thread; i < heads * kSize; i += blocks * kThreads) {
-      const int h = i / kSize;
-      const int d = i % kSize;
-      Weighted all;
-      for (int other = 0; other < parts; ++other) {
-        const float* const from = reinterpret_cast<const Room*>(shared_of(other))->part[h];
-        all.add({from[kSize], from[kSize + 1], from[d]});
-      }
-      const auto at =
-          static_cast<std::size_t>((sequence * job.queries.heads + first + h) * kSize + d);
-      static_cast<T*>(job.out)[at] = as_number<T>(all.sum / all.weight);
-    }
-    wait_for_cluster();
+    const auto at =
+        static_cast<std::size_t>((sequence * job.queries.heads + first + h) * kSize + d);
+    static_cast<T*>(job.out)[at] = as_number<T>(all.sum / all.weight);
   }
 }
 
@@ -264,7 +276,7 @@ __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
   const int parts = parts_of(tokens_of(job));
   after_previous();
   Weighted own;
-#pragma unroll 4
+#pragma unroll 8
   for (int part = joiner; part < parts; part += kJoiners) {
     const float* const from = part_of(job, sequence, head, part);
     own.add({__ldcg(from + kSize), __ldcg(from + kSize + 1), __ldcg(from + d)});
@@ -290,8 +302,9 @@ int cluster_for(int room, int size) {
 template <typename T, int kSize>
 cudaError_t start_for(const Attend& job, cudaStream_t stream) {
   const int cluster = cluster_for(job.room, kSize);
+  const int groups = job.keys.heads * groups_of(job.queries.heads / job.keys.heads);
   const dim3 parts(static_cast<unsigned>(cluster > 0 ? cluster : parts_of(job.room)),
-                   static_cast<unsigned>(job.keys.heads), static_cast<unsigned>(job.batch));
+                   static_cast<unsigned>(groups), static_cast<unsigned>(job.batch));
   const cudaError_t looked = start(look<T, kSize>, job, parts, kThreadsFor<T, kSize>,
                                    sizeof(LookRoom<T, kSize>), stream, cluster > 0 ? cluster : 1);
   if (looked != cudaSuccess || cluster > 0) return looked;

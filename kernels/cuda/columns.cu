@@ -27,7 +27,7 @@ constexpr int kWidest = 256 / sizeof(T);
 template <int kVectors, int kStrip>
 struct ColumnsRoom {
   float of_warps[kWarps][kStrip];
-  float sums[kVectors][kStrip];
+  float sums[kMostCluster][kVectors][kStrip];  // of the cluster's blocks; of some columns each
 };
 
 // Two blocks of a single vector's product fit on a processor: that of the next kernel begins there
@@ -64,12 +64,26 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
                                    : uint4{0, 0, 0, 0};
     }
   };
+  // A thread ends one of the sums, or none: what is added to it comes beside the weight.
+  static_assert(kVectors * kStrip <= kThreads);
+  const int own = rank + thread * blocks;
+  const int own_column = strip + own % kStrip;
+  const bool ends = own < kVectors * kStrip && own_column < job.columns;
+  const std::size_t own_place =
+      static_cast<std::size_t>(own / kStrip) * static_cast<std::size_t>(job.columns) +
+      static_cast<std::size_t>(own_column);
+  float bias = 0, residual = 0;
+  if (ends && job.bias != nullptr) bias = as_float(static_cast<const T*>(job.bias)[own_column]);
   auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
   if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide<T>, norm_shared);
   uint4 even[kUnroll], odd[kUnroll];
   load(0, even);  // before there is anything to multiply
   load(kTile, odd);
+  if (blocks > 1) wait_for_cluster();  // until all of its blocks are there
   after_previous();
+  if (ends && job.residual != nullptr) {
+    residual = fresh(static_cast<const T*>(job.residual) + own_place);
+  }
   if constexpr (kNorms) {
     normalise<T, kVectors>(job.norm, static_cast<const uint4*>(job.x), job.width / kWide<T>,
                            norm_shared, reinterpret_cast<uint4*>(x_shared));
@@ -119,36 +133,25 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
     if (thread < kStrip) {
       float sum = 0;
       for (int warp = 0; warp < kWarps; ++warp) sum += room.of_warps[warp][thread];
-      room.sums[v][thread] = sum;
+      reinterpret_cast<Room*>(shared_of(thread % blocks))->sums[rank][v][thread] = sum;
     }
     __syncthreads();
   }
   if (blocks > 1) wait_for_cluster();
-  for (int i = rank + thread * blocks; i < kVectors * kStrip; i += kThreads * blocks) {
-    const int at = strip + i % kStrip;
-    if (at >= job.columns) continue;
-    float sum = 0;
-    for (int other = 0; other < blocks; ++other) {
-      sum += reinterpret_cast<const Room*>(shared_of(other))->sums[i / kStrip][i % kStrip];
-    }
-    if (job.bias != nullptr) sum += as_float(static_cast<const T*>(job.bias)[at]);
-    const std::size_t to =
-        static_cast<std::size_t>(i / kStrip) * static_cast<std::size_t>(job.columns) +
-        static_cast<std::size_t>(at);
-    if (job.curves) sum = curved<T>(rounded<T>(sum), job.curve);
-    if (job.residual != nullptr) {
-      sum = rounded<T>(sum) + fresh(static_cast<const T*>(job.residual) + to);
-    }
-    static_cast<T*>(job.out)[to] = as_number<T>(sum);
-  }
-  if (blocks > 1) wait_for_cluster();  // others may read this one's sums
+  if (!ends) return;
+  float sum = 0;
+  for (int of = 0; of < blocks; ++of) sum += room.sums[of][own / kStrip][own % kStrip];
+  if (job.bias != nullptr) sum += bias;
+  if (job.curves) sum = curved<T>(rounded<T>(sum), job.curve);
+  if (job.residual != nullptr) sum = rounded<T>(sum) + residual;
+  static_cast<T*>(job.out)[own_place] = as_number<T>(sum);
 }
 
 // All of it asked for when the kernel starts: what it had of its own would count as well.
 template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
   const std::size_t bytes =
-      (kWarps + static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
+      (kWarps + kMostCluster * static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
       width * sizeof(T) * static_cast<std::size_t>(vectors) +
       bytes_for_norm<T>(norm, width, vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);

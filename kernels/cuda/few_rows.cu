@@ -23,6 +23,13 @@ struct Tile {
   uint4 words[kStreams][kUnroll];
 };
 
+// What a lane that has a vector needs at the end of a row, asked for when it begins.
+template <int kStreams>
+struct Beside {
+  float biases[kStreams] = {};
+  float gate = 0, residual = 0;
+};
+
 // A row, counted over all weights, and a tile of it.
 struct Place {
   int row, tile;
@@ -75,7 +82,26 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     advance(ahead);
   };
 
+  Beside<kStreams> beside;
+  const auto load_biases = [&](int row) {
+    if (lane >= kVectors || row >= total) return;
+    const int weight = kGates ? 0 : find(row);
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s) {
+      const auto* const bias = static_cast<const T*>(job.weights[weight + s].bias);
+      if (bias != nullptr) beside.biases[s] = as_float(bias[row]);
+    }
+  };
+  const auto load_fresh = [&](int row) {  // REQUIRES: after_previous()
+    if (lane >= kVectors || row >= total) return;
+    const std::size_t at = static_cast<std::size_t>(lane) * static_cast<std::size_t>(total) +
+                           static_cast<std::size_t>(row);
+    if (job.gate != nullptr) beside.gate = fresh(static_cast<const T*>(job.gate) + at);
+    if (job.residual != nullptr) beside.residual = fresh(static_cast<const T*>(job.residual) + at);
+  };
+
   // Before the tiles, behind which it would arrive.
+  load_biases(first);
   uint4* const norm_shared = x_shared + kVectors * chunks;
   if constexpr (kNorms) fetch_norm(job.norm, chunks, norm_shared);
   // Two tiles are on their way at any time, the first of them before there is anything to multiply.
@@ -83,6 +109,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
   load(even);
   load(odd);
   after_previous();
+  load_fresh(first);
   const auto* const x_fresh = static_cast<const uint4*>(job.x);
   if constexpr (kNorms) {
     normalise<T, kVectors>(job.norm, x_fresh, chunks, norm_shared, x_shared);
@@ -124,19 +151,20 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
 #pragma unroll
       for (int s = 0; s < kStreams; ++s) sums[s][v] = sum_of_lanes(sums[s][v]);
       if (lane == v) {  // one for each vector
-        const auto rounded_sum = [&](float sum, const Rows& of) {
-          const auto* const bias = static_cast<const T*>(of.bias);
-          return rounded<T>(bias == nullptr ? sum : sum + as_float(bias[at]));
+        const auto rounded_sum = [&](int s) {
+          return rounded<T>(job.weights[weight + s - (kStreams - 1)].bias == nullptr
+                                ? sums[s][v]
+                                : sums[s][v] + beside.biases[s]);
         };
         const std::size_t to = static_cast<std::size_t>(v) * static_cast<std::size_t>(rows.rows) +
                                static_cast<std::size_t>(at);
-        float value = rounded_sum(sums[kStreams - 1][v], rows);
+        float value = rounded_sum(kStreams - 1);
         if (kGates) {
-          value = value * curved<T>(rounded_sum(sums[0][v], job.weights[0]), job.curve);
+          value = value * curved<T>(rounded_sum(0), job.curve);
         } else if (job.gate != nullptr) {
-          value = value * curved<T>(fresh(static_cast<const T*>(job.gate) + to), job.curve);
+          value = value * curved<T>(beside.gate, job.curve);
         }
-        if (job.residual != nullptr) value += fresh(static_cast<const T*>(job.residual) + to);
+        if (job.residual != nullptr) value += beside.residual;
         static_cast<T*>(rows.out)[to] = as_number<T>(value);
       }
 #pragma unroll
@@ -146,8 +174,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
   const auto step = [&](Tile<kStreams, kUnroll>& tile) {
     multiply(tile);
     load(tile);
-    if (place.tile + 1 == tiles) finish();
+    const bool ends = place.tile + 1 == tiles;
+    if (ends) finish();
     advance(place);
+    if (!ends) return;
+    load_biases(place.row);
+    load_fresh(place.row);
   };
   while (place.row < total) {
     step(even);

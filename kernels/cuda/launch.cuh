@@ -12,6 +12,8 @@
 
 namespace haul::kernels::cuda {
 
+constexpr int kMostCluster = 8;  // blocks
+
 struct Machine {
   int processors = 0;
   std::size_t shared = 0;  // bytes that a block may have
@@ -30,7 +32,7 @@ inline Machine current_machine() {
   cudaDeviceGetAttribute(&machine.processors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   machine.overlaps = major >= 9;
-  machine.cluster = major >= 9 ? 8 : 1;
+  machine.cluster = major >= 9 ? kMostCluster : 1;
   return machine;
 }
 
@@ -102,7 +104,7 @@ __device__ inline void wait_for_cluster() {
   __syncthreads();
 #endif
 }
-// The dynamic_shared() of another block of the cluster, for as long as that one runs.
+// The dynamic_shared() of a block of the cluster, from when it began until it ends.
 __device__ inline uint4* shared_of(int rank) {
 #if __CUDA_ARCH__ >= 900
   return cooperative_groups::this_cluster().map_shared_rank(dynamic_shared(), rank);

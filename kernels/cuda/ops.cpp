@@ -23,6 +23,7 @@
 #include "kernels/cuda/likeliest.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
+#include "kernels/cuda/tell.h"
 #include "kernels/linear.h"
 #include "kernels/own_ops.h"
 #include "kernels/rms_norm.h"
@@ -373,6 +374,15 @@ void likeliest_on_gpu(const at::Tensor& scores, at::Tensor& ids) {
   C10_CUDA_CHECK(cuda::find_likeliest(job, stream_for(rows)));
 }
 
+void tell_on_gpu(const at::Tensor& ids, at::Tensor& past, at::Tensor& told) {
+  const at::Tensor each = ids.contiguous();
+  const cuda::Tell job{each.const_data_ptr<std::int64_t>(), past.mutable_data_ptr<std::int64_t>(),
+                       told.mutable_data_ptr<std::int64_t>(), static_cast<int>(told.size(1)),
+                       static_cast<int>(told.size(0))};
+  const c10::cuda::CUDAGuard guard(ids.device());
+  C10_CUDA_CHECK(cuda::tell(job, stream_for(ids)));
+}
+
 std::tuple<at::Tensor, at::Tensor> angles_on_gpu(const at::Tensor& positions,
                                                  const at::Tensor& speeds, double factor,
                                                  at::ScalarType dtype) {
@@ -440,13 +450,11 @@ at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
 at::Tensor keep_and_attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
                                   const at::Tensor& values, const Optional& cosine,
                                   const Optional& sine, at::Tensor& seen_keys,
-                                  at::Tensor& seen_values, const Optional& mask,
-                                  const Optional& past, double scale) {
+                                  at::Tensor& seen_values, const Optional& past, double scale) {
   if (!serves_attend(queries, seen_keys, seen_values)) {
-    return keep_then_attend(
-        queries, {keys, values}, {cosine.value_or(at::Tensor()), sine.value_or(at::Tensor())},
-        {seen_keys, seen_values}, {mask.value_or(at::Tensor()), false, past.value_or(at::Tensor())},
-        scale);
+    const Angles angles{cosine.value_or(at::Tensor()), sine.value_or(at::Tensor())};
+    return keep_then_attend(queries, {keys, values}, angles, {seen_keys, seen_values},
+                            {{}, false, past.value_or(at::Tensor())}, scale);
   }
   const at::Tensor k = with_rows(keys);
   const at::Tensor v = with_rows(values);
@@ -479,6 +487,7 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("keep_and_attend", keep_and_attend_on_gpu);
   library.impl("likeliest_into", likeliest_on_gpu);
   library.impl("angles", angles_on_gpu);
+  library.impl("tell", tell_on_gpu);
 }
 
 }  // namespace

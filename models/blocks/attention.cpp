@@ -25,10 +25,7 @@ double factor(const at::Tensor& queries, std::optional<double> scale) {
 
 AttentionMask causal_mask(const MaskRequest& request) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
-  if (request.replay.past.defined()) {
-    const at::Tensor seen = at::arange(request.replay.room, options) <= request.replay.past;
-    return {seen.view({1, 1, 1, -1}), false, request.replay.past};
-  }
+  if (request.replayed_past.defined()) return {{}, false, request.replayed_past};
   const std::int64_t total = request.past + request.tokens;
   const bool windowed = request.window > 0 && request.window < total;
   if (!request.attended.defined() && !windowed && (request.past == 0 || request.tokens == 1)) {
@@ -59,10 +56,12 @@ AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
 
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {
   AttentionMask seen = mask;
+  const auto options = bias.options().dtype(at::kLong);
   if (mask.causal) {
-    const auto options = bias.options().dtype(at::kLong);
     seen.values =
         at::arange(bias.size(-1), options) <= at::arange(bias.size(-2), options).unsqueeze(1);
+  } else if (mask.past.defined()) {
+    seen.values = at::arange(bias.size(-1), options) <= mask.past;
   }
   if (!seen.values.defined()) return {bias, false};
   // Half precision reaches to 65504.

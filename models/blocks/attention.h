@@ -20,7 +20,7 @@ struct AttentionMask {
   // add to the scores.
   at::Tensor values;
   bool causal = false;
-  at::Tensor past = {};  // of a Replay; the values say the same
+  at::Tensor past = {};  // KvCache::replayed_past(): the token looks at those and itself
   Copies copies = {};    // of the values
 };
 
@@ -31,7 +31,7 @@ struct MaskRequest {
   // (B, past + T) bool, true where a token is and not padding; undefined: everywhere.
   at::Tensor attended;
   c10::Device device = c10::kCPU;
-  Replay replay = {};
+  at::Tensor replayed_past = {};  // of the cache
 };
 
 // Each token looks at itself and those before it. Spans all tokens; see last_columns.

@@ -14,12 +14,6 @@ struct KeysValues {
   at::Tensor values;  // likewise
 };
 
-// Of a pass of a single token that is recorded on a GPU, and run again when there are more tokens.
-struct Replay {
-  at::Tensor past;  // how many there are before it: a number on the device; undefined: no such
-  std::int64_t room = 0;  // how many there may be
-};
-
 class KvCache {
  public:
   virtual ~KvCache() = default;
@@ -35,7 +29,9 @@ class KvCache {
   virtual KeysValues extend(std::int64_t layer, const KeysValues& added, bool ordered) = 0;
   // Tokens that were there before this pass.
   virtual std::int64_t length() const = 0;
-  virtual Replay replay() const { return {}; }
+  // Of a pass of a single token that is recorded on a GPU, and run again when there are more
+  // tokens: how many there are before it, a number on the device. Of others undefined.
+  virtual at::Tensor replayed_past() const { return {}; }
   // For layers that look at another sequence, which is the same in every pass: what was kept, or
   // undefined tensors; and what to keep.
   virtual KeysValues crossed(std::int64_t layer) const = 0;

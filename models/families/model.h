@@ -60,7 +60,7 @@ class Model : public torch::nn::Module {
   // By layer: how many tokens it looks at, itself included; 0, or nothing: at all before it.
   virtual std::vector<std::int64_t> windows() const { return {}; }
   // Whether the work of a pass of one token depends on numbers of the device alone, but for windows
-  // that are reached: it may then be recorded once and run again. See KvCache::replay().
+  // that are reached: it may then be recorded once and run again. See KvCache::replayed_past().
   virtual bool can_be_replayed() const { return false; }
   // The tokens that a sequence can have at all; 0: no limit but what the model was trained for.
   virtual std::int64_t most_positions() const { return 0; }

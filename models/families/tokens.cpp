@@ -13,8 +13,9 @@ at::Tensor positions_of(const Inputs& inputs, std::int64_t past) {
 }
 
 MaskRequest mask_request(const Inputs& inputs, std::int64_t past, at::Device device) {
-  const Replay replay = inputs.cache == nullptr ? Replay() : inputs.cache->replay();
-  return {inputs.ids.size(1), past, 0, inputs.attended, device, replay};
+  const at::Tensor replayed_past =
+      inputs.cache == nullptr ? at::Tensor() : inputs.cache->replayed_past();
+  return {inputs.ids.size(1), past, 0, inputs.attended, device, replayed_past};
 }
 
 at::Tensor last_tokens(const at::Tensor& x, std::int64_t count) {

@@ -327,7 +327,7 @@ class Builder {
       if (pinned_of_[i] != nullptr) ++pinned_of_[i]->to_fill;
     }
     for (const Pinned& pinned : pinned_) {
-      if (pinned.to_fill == 0) pinner_.add(pinned.slab, pinned.gpu);
+      if (pinned.to_fill == 0) pinner_.add(pinned.slab, pinned.gpu, Pages::kFresh);
     }
     core::Progress progress("loading", total);
     Outcome outcome;
@@ -372,7 +372,8 @@ class Builder {
     progress->advance(unit(i).size);
     if (!source_.is_own(i)) store_->add_read(source_.read_for(i, unit(i).size));
     Pinned* const pinned = pinned_of_[i];
-    if (pinned != nullptr && --pinned->to_fill == 0) pinner_.add(pinned->slab, pinned->gpu);
+    if (pinned == nullptr || --pinned->to_fill > 0) return;
+    pinner_.add(pinned->slab, pinned->gpu, Pages::kFilled);
   }
 
   std::exception_ptr named(std::size_t i, const std::exception_ptr& error) const {

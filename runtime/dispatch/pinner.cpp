@@ -6,9 +6,9 @@ Pinner::~Pinner() {
   end();
 }
 
-void Pinner::add(Slab* slab, int gpu) {
+void Pinner::add(Slab* slab, int gpu, Pages pages) {
   const std::lock_guard lock(mutex_);
-  waiting_.emplace_back(slab, gpu);
+  waiting_.push_back({slab, gpu, pages});
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   changed_.notify_one();
 }
@@ -29,7 +29,7 @@ void Pinner::end() noexcept {
 
 void Pinner::work() {
   for (;;) {
-    std::pair<Slab*, int> next;
+    Item next{};
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
@@ -38,7 +38,7 @@ void Pinner::work() {
       waiting_.pop_front();
     }
     try {
-      if (!error_) next.first->pin_for(next.second);
+      if (!error_) next.slab->pin_for(next.gpu, next.pages);
     } catch (...) {
       error_ = std::current_exception();
     }

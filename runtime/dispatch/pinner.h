@@ -21,7 +21,7 @@ class Pinner {
   ~Pinner();  // when all that was added is done
 
   // For copies to that GPU. The memory may be written meanwhile. Any thread.
-  void add(Slab* slab, int gpu);
+  void add(Slab* slab, int gpu, Pages pages);
   // Waits for all, and throws what went wrong first. No more is added then.
   void finish();
 
@@ -31,7 +31,12 @@ class Pinner {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::pair<Slab*, int>> waiting_;
+  struct Item {
+    Slab* slab;
+    int gpu;
+    Pages pages;
+  };
+  std::deque<Item> waiting_;
   bool ended_ = false;
   std::exception_ptr error_;
   std::thread thread_;  // from the first slab on

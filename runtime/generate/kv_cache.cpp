@@ -146,10 +146,6 @@ KeysValues ModelCache::extend(std::int64_t index, const KeysValues& added, bool 
   return *seen;
 }
 
-models::Replay ModelCache::replay() const {
-  return {past_, past_.defined() ? capacity_ : 0};
-}
-
 void ModelCache::set_past(const at::Tensor& past) {
   if (past.defined()) check_room(1);
   past_ = past;

@@ -30,11 +30,11 @@ class ModelCache final : public models::KvCache {
   models::KeysValues extend(std::int64_t layer, const models::KeysValues& added,
                             bool ordered) override;
   std::int64_t length() const override { return length_; }
-  models::Replay replay() const override;
+  at::Tensor replayed_past() const override { return past_; }
   models::KeysValues crossed(std::int64_t layer) const override;
   void keep_crossed(std::int64_t layer, const models::KeysValues& all) override;
 
-  // From now on a pass of one token is as a Replay wants it, with this number on the device; until
+  // From now on a pass of one token is one to be recorded, with this number on the device; until
   // it is undefined. Throws Error(kUsage) if there is no room for another token.
   void set_past(const at::Tensor& past);
   // Whether no layer has a window that is smaller than the room: only then is set_past() allowed.

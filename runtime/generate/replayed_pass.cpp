@@ -4,7 +4,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include "haul/error.h"
 #include "kernels/likeliest.h"
+#include "kernels/tell.h"
 
 namespace haul::runtime {
 namespace {
@@ -23,11 +25,21 @@ class Replaying {
 
 }  // namespace
 
+void ReplayedPass::settle() noexcept {
+  try {
+    wait_for(last_);
+  } catch (const Error&) {
+    // A GPU that has failed writes nothing, and says so at the next call.
+  }
+}
+
 void ReplayedPass::set_numbers(const at::Tensor& ids, std::int64_t past) {
   const std::int64_t batch = ids.size(0);
   if (!numbers_.defined() || numbers_.size(0) != batch + 1) {
     graph_.reset();
+    settle();
     numbers_ = at::empty({batch + 1}, at::TensorOptions().dtype(at::kLong).device(device_));
+    told_ = at::empty({kAhead, batch}, at::TensorOptions(at::kLong).pinned_memory(true));
   }
   const at::Tensor now = at::empty({batch + 1}, at::kLong);
   now.narrow(0, 0, batch).copy_(ids.view({batch}));
@@ -45,7 +57,7 @@ void ReplayedPass::work(ModelCache& cache) {
   inputs.cache = &cache;
   logits_ = run_(inputs);
   kernels::likeliest_into(logits_.select(1, 0), ids);
-  past.add_(1);
+  kernels::tell(ids, past, told_);
 }
 
 void ReplayedPass::run(ModelCache& cache) {
@@ -57,6 +69,7 @@ void ReplayedPass::run(ModelCache& cache) {
     // Once as it is: kernels are loaded, and libraries take what they need.
     work(cache);
     warm_ = true;
+    last_ = point_of_current_stream(device_.index());
     return;
   }
   if (!graph_) {
@@ -65,6 +78,7 @@ void ReplayedPass::run(ModelCache& cache) {
     graph_ = std::move(graph);
   }
   graph_->replay();
+  last_ = point_of_current_stream(device_.index());
 }
 
 at::Tensor ReplayedPass::forward(const at::Tensor& ids, ModelCache& cache) {
@@ -75,18 +89,18 @@ at::Tensor ReplayedPass::forward(const at::Tensor& ids, ModelCache& cache) {
 
 void ReplayedPass::start(const at::Tensor& ids, ModelCache& cache) {
   if (ids.defined()) set_numbers(ids, cache.length());
+  if (started_.size() == kAhead) {
+    throw Error(ErrorKind::kInternal, "so many passes were started that one would be lost");
+  }
   run(cache);
-  const at::Tensor likeliest = numbers_.narrow(0, 0, numbers_.size(0) - 1);
-  at::Tensor seen = at::empty(likeliest.sizes(), at::TensorOptions(at::kLong).pinned_memory(true));
-  seen.copy_(likeliest, true);
-  started_.push_back({seen, point_of_current_stream(device_.index())});
+  started_.push_back({cache.length() % kAhead, last_});
 }
 
 at::Tensor ReplayedPass::take() {
   const Started first = std::move(started_.front());
   started_.pop_front();
   wait_for(first.point);
-  return first.ids;
+  return told_[first.slot].clone();
 }
 
 }  // namespace haul::runtime

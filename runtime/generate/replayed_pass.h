@@ -20,17 +20,22 @@ namespace haul::runtime {
 
 class ReplayedPass {
  public:
+  static constexpr std::int64_t kAhead = 4;
+
   // Runs a pass through the model.
   using Run = std::function<at::Tensor(const models::Inputs& inputs)>;
 
   ReplayedPass(at::Device device, Run run) : device_(device), run_(std::move(run)) {}
+  ReplayedPass(const ReplayedPass&) = delete;
+  ReplayedPass& operator=(const ReplayedPass&) = delete;
+  ~ReplayedPass() { settle(); }
 
   // The logits after a new token of each sequence, ids (B, 1). They are overwritten by the next
   // pass.
   at::Tensor forward(const at::Tensor& ids, ModelCache& cache);
 
   // Starts a pass: after these ids, or if they are undefined after the likeliest ones of the pass
-  // before.
+  // before. Up to kAhead may be started and not taken yet.
   void start(const at::Tensor& ids, ModelCache& cache);
   // Waits for the first pass that was started and not taken yet. The likeliest ids (B) after it.
   at::Tensor take();
@@ -39,10 +44,12 @@ class ReplayedPass {
 
  private:
   struct Started {
-    at::Tensor ids;
+    std::int64_t slot;
     GpuPoint point;
   };
 
+  // Until no pass writes to the host's memory any more.
+  void settle() noexcept;
   void set_numbers(const at::Tensor& ids, std::int64_t past);
   void run(ModelCache& cache);
   void work(ModelCache& cache);
@@ -51,10 +58,12 @@ class ReplayedPass {
   Run run_;
   std::vector<const void*> addresses_;  // of the cache that it was recorded with
   at::Tensor numbers_;  // on the device: the ids, then how many tokens there are before them
+  at::Tensor told_;     // on the host: the ids of the last passes
   bool warm_ = false;
   std::unique_ptr<GpuGraph> graph_;
   at::Tensor logits_;
   std::deque<Started> started_;
+  GpuPoint last_;  // after the last pass
 };
 
 }  // namespace haul::runtime

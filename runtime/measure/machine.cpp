@@ -23,6 +23,7 @@
 
 #include "core/base/file.h"
 #include "haul/error.h"
+#include "kernels/attend.h"
 #include "runtime/measure/measured_models.h"
 #include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/gpu.h"
@@ -87,6 +88,27 @@ Line sum(std::span<const Line> lines) {
     for (std::size_t i = 0; i < line.size(); ++i) result[i] += line[i];
   }
   return result;
+}
+
+// Of a number of a head that a token looks at, beside its bytes: as a long context shows it.
+double attended_seconds(c10::Device gpu, double bandwidth) {
+  constexpr std::int64_t kHeads = 32, kKvHeads = 8, kSize = 128, kTokens = 8192;
+  constexpr int kCalls = 16;
+  const auto options = at::TensorOptions().device(gpu).dtype(at::kBFloat16);
+  const auto seconds = [&](std::int64_t tokens) {
+    const at::Tensor queries = at::ones({1, kHeads, 1, kSize}, options);
+    const at::Tensor keys = at::ones({1, kKvHeads, tokens, kSize}, options);
+    const at::Tensor values = at::ones({1, kKvHeads, tokens, kSize}, options);
+    return median_seconds([&] {
+             for (int i = 0; i < kCalls; ++i) kernels::attend(queries, keys, values, {}, 1);
+             wait_for(point_of_current_stream(gpu.index()));
+           }) /
+           kCalls;
+  };
+  const double numbers = static_cast<double>(3 * kTokens * kHeads * kSize);
+  const double bytes = static_cast<double>(2 * 2 * 3 * kTokens * kKvHeads * kSize);
+  const double more = seconds(4 * kTokens) - seconds(kTokens) - bytes / bandwidth;
+  return std::max(0.0, more / numbers);
 }
 
 // Seconds from a GPU to the CPU and back, for what passes between layers; half of it is one hop.
@@ -232,6 +254,8 @@ Profile measure_machine(const MeasureOptions& options) {
     const ModelSpeed speed = models.resident(haul::gpu(found.index));
     gpu.memory_bandwidth = speed.bandwidth;
     gpu.call = speed.call;
+    gpu.by_input = speed.by_input;
+    gpu.attended = attended_seconds(device, speed.bandwidth);
     gpu.operations = operations(device, at::kBFloat16, 8192);
     gpu.link_bandwidth = link_bandwidth(found.index, kPiece);
     profile.gpus[found.index] = gpu;

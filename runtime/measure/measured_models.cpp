@@ -30,6 +30,7 @@ constexpr std::int64_t kTokens = 48;
 constexpr std::int64_t kTokensFromRam = 16;
 constexpr std::int64_t kTokensOnCpu = 8;
 constexpr double kCallsOfALayer = 9;
+constexpr double kCallsByInput = 4, kCallsBeside = 2;  // of a layer of GPT-2
 constexpr double kLeastSeconds = 1e-6;  // so that noise makes nothing infinitely fast
 
 // A decoder whose layers are nearly all of it.
@@ -46,6 +47,20 @@ core::Json config_of(std::int64_t width, std::int64_t inner, std::int64_t layers
           {"max_position_embeddings", 64},
           {"rms_norm_eps", 1e-5},
           {"tie_word_embeddings", false},
+          {"eos_token_id", nullptr},
+          {"torch_dtype", "bfloat16"}};
+}
+
+core::Json by_input_config(std::int64_t width, std::int64_t layers) {
+  constexpr std::int64_t kHead = 64;
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", 256},
+          {"n_embd", width},
+          {"n_layer", layers},
+          {"n_head", width / kHead},
+          {"n_positions", 64},
+          {"bos_token_id", nullptr},
           {"eos_token_id", nullptr},
           {"torch_dtype", "bfloat16"}};
 }
@@ -77,21 +92,27 @@ fs::path fresh_folder(const fs::path& folder) {
   return folder / fmt::format("{}{}", prefix(), ::getpid());
 }
 
-Plan plan_of(const Description& description, Device device, Device layers) {
+Plan plan_of(const Description& description, Device device, DeviceMap map) {
   PlanRequest request;
   request.memory = parse_max_memory(
       device.is_accelerator() ? fmt::format("{}=8GiB,cpu=16GiB", device.index) : "cpu=16GiB");
   request.context = kPrompt + kTokens;
   request.margins = true;
   request.options.no_split = description.no_split;
-  request.given_map = DeviceMap{{"model.embed_tokens", device},
-                                {"model.layers", layers},
-                                {"model.norm", device},
-                                {"model.rotary_emb", device},
-                                {"lm_head", device}};
+  request.given_map = std::move(map);
   Profile profile;
   profile.ram_bandwidth = 1;  // what lies in RAM for a GPU is not to be computed there
   return make_plan(description, request, profile);
+}
+
+// With a decoder's layers in RAM for the GPU.
+Plan layers_in_ram(const Description& description, Device device) {
+  return plan_of(description, device,
+                 {{"model.embed_tokens", device},
+                  {"model.layers", kCpuDevice},
+                  {"model.norm", device},
+                  {"model.rotary_emb", device},
+                  {"lm_head", device}});
 }
 
 // Of a token.
@@ -139,35 +160,51 @@ ModelSpeed solve(const Run& large, const Run& small) {
 MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
     : folder_(fresh_folder(folder)),
       // In RAM it is to be many times as large as caches, of which some CPUs have 300 MB.
-      large_(make(folder_.path / "large", 4096, 14336, large ? 5 : 2)),
-      small_(make(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
-      least_(make(folder_.path / "least", 256, 512, 1)) {}
+      large_(decoder(folder_.path / "large", 4096, 14336, large ? 5 : 2)),
+      small_(decoder(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
+      least_(decoder(folder_.path / "least", 256, 512, 1)) {
+  if (!large) return;
+  constexpr std::int64_t kLayers = 12;
+  by_input_ = make(folder_.path / "by_input", by_input_config(1024, kLayers), "transformer.h",
+                   (kCallsByInput + kCallsBeside) * kLayers);
+  by_input_->by_input = kCallsByInput * kLayers;
+}
 
 MeasuredModels::Folder::~Folder() {
   std::error_code ignored;
   fs::remove_all(path, ignored);
 }
 
-MeasuredModels::Model MeasuredModels::make(const fs::path& folder, std::int64_t width,
-                                           std::int64_t inner, std::int64_t layers) {
-  RandomCheckpoint checkpoint =
-      random_checkpoint(config_of(width, inner, layers), folder, [](Bytes, Bytes) {});
+MeasuredModels::Model MeasuredModels::make(const fs::path& folder, const core::Json& config,
+                                           const std::string& layers, double calls) {
+  RandomCheckpoint checkpoint = random_checkpoint(config, folder, [](Bytes, Bytes) {});
   const ModuleSizes sizes = compute_module_sizes(checkpoint.description);
-  const double bytes = exact_bytes(sizes[*sizes.find("model.layers")].bits);
-  return {folder, std::move(checkpoint.description), bytes,
-          kCallsOfALayer * static_cast<double>(layers)};
+  const double bytes = exact_bytes(sizes[*sizes.find(layers)].bits);
+  return {folder, std::move(checkpoint.description), bytes, calls};
+}
+
+MeasuredModels::Model MeasuredModels::decoder(const fs::path& folder, std::int64_t width,
+                                              std::int64_t inner, std::int64_t layers) {
+  return make(folder, config_of(width, inner, layers), "model.layers",
+              kCallsOfALayer * static_cast<double>(layers));
 }
 
 ModelSpeed MeasuredModels::resident(Device device) const {
   const auto seconds = [&](const Model& model) {
-    return seconds_of(model.folder, plan_of(model.description, device, device));
+    return seconds_of(model.folder, plan_of(model.description, device, {{"", device}}));
   };
   const double least = seconds(least_);
   const auto beyond = [&](const Model& model) {
     return Run{model.bytes - least_.bytes, model.calls - least_.calls,
                std::max(kLeastSeconds, seconds(model) - least)};
   };
-  return solve(beyond(large_), beyond(small_));
+  ModelSpeed speed = solve(beyond(large_), beyond(small_));
+  if (by_input_ && device.is_accelerator()) {
+    const Run run = beyond(*by_input_);
+    const double more = run.seconds - run.bytes / speed.bandwidth - run.calls * speed.call;
+    speed.by_input = std::max(0.0, more / by_input_->by_input);
+  }
+  return speed;
 }
 
 // With so much for it to do that the link waits for it: what the CPU multiplies, and its waiting.
@@ -181,8 +218,8 @@ HelpSpeed MeasuredModels::from_the_cpu(const Plan& large, const Plan& small, dou
 }
 
 std::optional<HelpSpeed> MeasuredModels::helped(double link) const {
-  Plan large = plan_of(large_.description, gpu(0), kCpuDevice);
-  const Plan small = plan_of(small_.description, gpu(0), kCpuDevice);
+  Plan large = layers_in_ram(large_.description, gpu(0));
+  const Plan small = layers_in_ram(small_.description, gpu(0));
   try {
     HelpSpeed speed = from_the_cpu(large, small, 0.7);
     // The share with which both end together, as a plan has it. On either side of it one of them

@@ -1,12 +1,15 @@
 #pragma once
 
 // How fast models run, by running some: decoders of random weights, a large one and a small one,
-// whose difference tells what a call takes beside the bytes that it reads, and one with hardly any.
+// whose difference tells what a call takes beside the bytes that it reads, one with hardly any, and
+// for GPUs one whose weights lie by input.
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "core/base/json.h"
 #include "haul/device_map.h"
 #include "haul/plan.h"
 
@@ -16,6 +19,7 @@ namespace haul::runtime {
 struct ModelSpeed {
   double bandwidth = 0;
   double call = 0;
+  double by_input = 0;  // of GPUs
 };
 struct HelpSpeed {
   double bandwidth = 0;
@@ -48,18 +52,22 @@ class MeasuredModels {
   struct Model {
     std::filesystem::path folder;
     Description description;
-    double bytes = 0;  // of its layers
-    double calls = 0;  // modules with weights in them
+    double bytes = 0;     // of its layers
+    double calls = 0;     // modules with weights in them
+    double by_input = 0;  // of these
   };
 
-  static Model make(const std::filesystem::path& folder, std::int64_t width, std::int64_t inner,
-                    std::int64_t layers);
+  static Model make(const std::filesystem::path& folder, const core::Json& config,
+                    const std::string& layers, double calls);
+  static Model decoder(const std::filesystem::path& folder, std::int64_t width, std::int64_t inner,
+                       std::int64_t layers);
   HelpSpeed from_the_cpu(const Plan& large, const Plan& small, double share) const;
 
   Folder folder_;  // goes also where a model could not be made
   Model large_;
   Model small_;
   Model least_;  // of which a token takes what every token takes
+  std::optional<Model> by_input_;
 };
 
 }  // namespace haul::runtime

@@ -34,9 +34,11 @@ void let_pools_grow();
 // All throw Error(kResource) with the driver's reason.
 void* allocate_on_gpu(int index, Bytes size);
 void free_on_gpu(int index, void* memory) noexcept;
-// Makes host memory fit for copies to this GPU, or the current one, that run by themselves. Touches
-// all of it.
-void pin(void* memory, Bytes size, std::optional<int> index = std::nullopt);
+// Makes host memory fit for copies to this GPU, or the current one, that run by themselves. All of
+// it has pages then: where it may have none yet they are made by all cores first.
+enum class Pages { kFresh, kFilled };
+void pin(void* memory, Bytes size, std::optional<int> index = std::nullopt,
+         Pages pages = Pages::kFresh);
 void unpin(void* memory) noexcept;
 
 // A point in a GPU's work. Copies of it are the same point.

@@ -117,8 +117,8 @@ void free_on_gpu(int index, void* memory) noexcept {
   cudaFree(memory);
 }
 
-void pin(void* memory, Bytes size, std::optional<int> index) {
-  touch(static_cast<std::byte*>(memory), size);
+void pin(void* memory, Bytes size, std::optional<int> index, Pages pages) {
+  if (pages == Pages::kFresh) touch(static_cast<std::byte*>(memory), size);
   // Else a thread's first call would make a context on a GPU that nobody asked for.
   c10::cuda::OptionalCUDAGuard guard;
   if (index) guard.set_index(static_cast<c10::DeviceIndex>(*index));

@@ -33,7 +33,7 @@ void* allocate_on_gpu(int, Bytes) {
   refuse();
 }
 void free_on_gpu(int, void*) noexcept {}
-void pin(void*, Bytes, std::optional<int>) {
+void pin(void*, Bytes, std::optional<int>, Pages) {
   refuse();
 }
 void unpin(void*) noexcept {}

@@ -78,9 +78,9 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
   }
 }
 
-void Slab::pin_for(int gpu) {
+void Slab::pin_for(int gpu, Pages pages) {
   if (data_ == nullptr) return;
-  pin(data_, size_, gpu);
+  pin(data_, size_, gpu, pages);
   pinned_ = true;
 }
 

@@ -9,6 +9,7 @@
 #include <c10/core/Device.h>
 
 #include "haul/bytes.h"
+#include "runtime/tiers/gpu.h"
 #include "runtime/tiers/ledger.h"
 
 namespace haul::runtime {
@@ -33,7 +34,7 @@ class Slab {
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }
   // Pins host memory that is not yet, for copies to this GPU. It may be written meanwhile.
-  void pin_for(int gpu);
+  void pin_for(int gpu, Pages pages = Pages::kFresh);
   // From now on what is written to shared memory stays with this process. Memory that is pinned
   // stays as it is: pinning would copy it.
   void unshare(const SharedPart& shared);

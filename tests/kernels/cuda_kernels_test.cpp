@@ -29,10 +29,12 @@
 #include "kernels/cuda/likeliest.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rotate.h"
+#include "kernels/cuda/tell.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate.h"
+#include "kernels/tell.h"
 
 namespace haul::kernels {
 namespace {
@@ -376,6 +378,29 @@ TEST(CudaAngles, AreWhatTorchFinds) {
     ASSERT_EQ(cuda::find_angles(job, nullptr), cudaSuccess);
     EXPECT_TRUE(at::allclose(cosine, expected.cosine, 1e-6, 1e-6)) << factor;
     EXPECT_TRUE(at::allclose(sine, expected.sine, 1e-6, 1e-6)) << factor;
+  }
+}
+
+TEST(CudaTell, LeavesIdsInTheSlotOfTheirPass) {
+  for (const std::int64_t count : {1, 70}) {
+    at::Tensor past = at::full({1}, 9, at::kLong);
+    at::Tensor told = at::zeros({4, count}, at::kLong);
+    at::Tensor plain_past = past.clone();
+    at::Tensor plain_told = told.clone();
+    for (std::int64_t pass = 0; pass < 3; ++pass) {
+      const at::Tensor ids = at::arange(count) + 100 * pass;
+      ASSERT_EQ(
+          cuda::tell({ids.const_data_ptr<std::int64_t>(), past.mutable_data_ptr<std::int64_t>(),
+                      told.mutable_data_ptr<std::int64_t>(), static_cast<int>(count), 4},
+                     nullptr),
+          cudaSuccess);
+      tell(ids, plain_past, plain_told);
+    }
+    EXPECT_EQ(past.item<std::int64_t>(), 12);
+    EXPECT_TRUE(past.equal(plain_past));
+    EXPECT_TRUE(told.equal(plain_told));
+    EXPECT_TRUE(told[1].equal(at::arange(count)));
+    EXPECT_TRUE(told[3].equal(at::arange(count) + 200));
   }
 }
 

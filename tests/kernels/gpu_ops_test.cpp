@@ -28,6 +28,7 @@
 #include "kernels/own_ops.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate.h"
+#include "kernels/tell.h"
 
 namespace haul::kernels {
 namespace {
@@ -329,8 +330,7 @@ TEST_P(GpuOps, AttendOfOneTokenIsTheSameAsOfTorchsOps) {
           << tokens << " tokens, " << heads << " heads of " << size;
       // However much room there is.
       const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));
-      const at::Tensor mask = (at::arange(tokens + 9, past.options()) <= past).view({1, 1, 1, -1});
-      const at::Tensor replayed = attend(queries, keys, values, {mask, false, past}, 0.1);
+      const at::Tensor replayed = attend(queries, keys, values, {{}, false, past}, 0.1);
       if (size == 80) {
         EXPECT_TRUE(at::allclose(replayed, own, 2 * near, near));
       } else {
@@ -360,8 +360,6 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
         const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
         const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
         const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));
-        const at::Tensor mask =
-            (at::arange(tokens + 9, past.options()) <= past).view({1, 1, 1, -1});
         std::vector<at::Tensor> found;
         for (const bool together : {false, true}) {
           for (const bool replayed : {false, true}) {
@@ -370,7 +368,7 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
             const at::Tensor seen_keys = replayed ? room_keys : room_keys.narrow(2, 0, tokens);
             const at::Tensor seen_values =
                 replayed ? room_values : room_values.narrow(2, 0, tokens);
-            const Looking looking = replayed ? Looking{mask, false, past} : Looking{};
+            const Looking looking = replayed ? Looking{{}, false, past} : Looking{};
             const auto way = together ? keep_and_attend : keep_then_attend;
             const at::Tensor out = way(queries, {new_keys, new_values}, angles,
                                        {seen_keys, seen_values}, looking, 0.1);
@@ -396,6 +394,23 @@ TEST_P(GpuOps, ServeWhereTheyShould) {
   EXPECT_FALSE(has_own_ops({&neither}));
   const at::Tensor here = x.to(at::kCPU);
   EXPECT_FALSE(has_own_ops({&x, &here}));
+}
+
+TEST(GpuTell, TellsTheHost) {
+  const auto on_gpu = at::TensorOptions().dtype(at::kLong).device(at::kCUDA);
+  for (const std::int64_t count : {1, 70}) {
+    at::Tensor past = at::full({1}, 9, on_gpu);
+    at::Tensor told = at::zeros({4, count}, at::TensorOptions(at::kLong).pinned_memory(true));
+    at::Tensor plain_past = past.clone();
+    at::Tensor plain_told = told.clone();
+    for (std::int64_t pass = 0; pass < 3; ++pass) {
+      const at::Tensor ids = at::arange(count, on_gpu) + 100 * pass;
+      tell(ids, past, told);
+      plain_tell(ids, plain_past, plain_told);
+    }
+    EXPECT_TRUE(past.equal(plain_past));  // which waits
+    EXPECT_TRUE(told.equal(plain_told));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuOps, testing::Values(at::kBFloat16, at::kFloat),

@@ -30,13 +30,14 @@ Profile profile() {
   return profile;
 }
 
-Description llama() {
-  const core::DescribeOptions stored{false, core::WeightDtype::kStored};
-  return core::describe_config(core::parse_json(kLlama, "config.json"), "config.json", stored);
-}
+constexpr const char* kGpt2 = R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+  "n_embd": 1600, "n_layer": 48, "n_head": 25, "torch_dtype": "bfloat16"})";
 
-Plan plan_of(const char* memory, std::int64_t context, std::int64_t batch, const Profile& profile) {
-  const Description description = llama();
+Plan plan_of(const char* memory, std::int64_t context, std::int64_t batch, const Profile& profile,
+             const char* config = kLlama) {
+  const core::DescribeOptions stored{false, core::WeightDtype::kStored};
+  const Description description =
+      core::describe_config(core::parse_json(config, "config.json"), "config.json", stored);
   PlanRequest request;
   request.memory = parse_max_memory(memory);
   request.options.no_split = description.no_split;
@@ -59,6 +60,26 @@ TEST(Step, HasCallsThatTakeTimeHoweverSmall) {
   // A layer has seven products and two norms; a norm and the head follow, and a table comes first.
   EXPECT_NEAR(plan_of("0=40GB", 100, 1, slow).token.seconds - without, (kLayers * 9 + 3) * 1e-5,
               1e-9);
+}
+
+TEST(Step, LooksAtEveryNumberOfEveryHead) {
+  Profile slow = profile();
+  slow.gpu.attended = 1e-12;
+  for (const std::int64_t batch : {1, 3}) {
+    const double more = plan_of("0=40GB", 1000, batch, slow).token.seconds -
+                        plan_of("0=40GB", 1000, batch, profile()).token.seconds;
+    EXPECT_NEAR(more, static_cast<double>(batch * 1000 * kLayers * 32 * 128) * 1e-12, 1e-9);
+  }
+}
+
+TEST(Step, TakesLongerForWeightsThatLieByInput) {
+  Profile slow = profile();
+  slow.gpu.by_input = 1e-5;
+  EXPECT_EQ(plan_of("0=40GB", 100, 1, slow).token.seconds,
+            plan_of("0=40GB", 100, 1, profile()).token.seconds);
+  const double more = plan_of("0=40GB", 100, 1, slow, kGpt2).token.seconds -
+                      plan_of("0=40GB", 100, 1, profile(), kGpt2).token.seconds;
+  EXPECT_NEAR(more, 48 * 4 * 1e-5, 1e-9);
 }
 
 // Its CPU would take minutes for them.

@@ -128,11 +128,15 @@ TEST(Place, EqualsBruteForceWithCachesLookupsAndFixedCosts) {
       unit.extra = pick(0, 2);
       unit.operations = static_cast<double>(pick(0, 40));
       unit.calls = static_cast<int>(pick(0, 3));
+      unit.by_input = static_cast<int>(pick(0, unit.calls));
+      unit.attended = static_cast<double>(pick(0, 9));
       if (pick(0, 2) == 0) unit.rows = pick(1, unit.weights);
     }
     for (Executor& executor : world.executors) {
       executor.fixed = pick(0, 2);
       executor.call = 0.05 * static_cast<double>(pick(0, 4));
+      executor.by_input = 0.05 * static_cast<double>(pick(0, 2));
+      executor.attended = 0.05 * static_cast<double>(pick(0, 2));
       if (executor.link > 0) {
         executor.helped = 0.2 * static_cast<double>(pick(0, 3));
         executor.help_call = 0.5 * static_cast<double>(pick(0, 2));

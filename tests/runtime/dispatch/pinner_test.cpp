@@ -12,8 +12,8 @@ TEST(Pinner, TellsAtItsEndWhatWentWrong) {
   Slab first(c10::Device(c10::kCPU), kMiB, {});
   Slab second(c10::Device(c10::kCPU), kMiB, {});
   Pinner pinner;
-  pinner.add(&first, 0);
-  pinner.add(&second, 0);
+  pinner.add(&first, 0, Pages::kFresh);
+  pinner.add(&second, 0, Pages::kFresh);
   if (gpus().empty()) {
     EXPECT_THROW(pinner.finish(), Error);
   } else {
@@ -24,7 +24,7 @@ TEST(Pinner, TellsAtItsEndWhatWentWrong) {
 TEST(Pinner, HasNothingToTellOfNothing) {
   Slab empty(c10::Device(c10::kCPU), 0, {});
   Pinner pinner;
-  pinner.add(&empty, 0);
+  pinner.add(&empty, 0, Pages::kFilled);
   EXPECT_NO_THROW(pinner.finish());
   EXPECT_NO_THROW(Pinner().finish());
 }
@@ -33,7 +33,7 @@ TEST(Pinner, HasNothingToTellOfNothing) {
 TEST(Pinner, EndsWithoutBeingAsked) {
   Slab slab(c10::Device(c10::kCPU), kMiB, {});
   Pinner pinner;
-  pinner.add(&slab, 0);
+  pinner.add(&slab, 0, Pages::kFresh);
 }
 
 }  // namespace

@@ -32,10 +32,12 @@
 
 namespace haul::kernels::cuda {
 
+constexpr int kMostCluster = 2;
+
 struct Machine {
   int processors = 3;
   std::size_t shared = 227 << 10;
-  int cluster = 2;
+  int cluster = kMostCluster;
 };
 
 inline Machine current_machine() {
