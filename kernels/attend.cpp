@@ -228,7 +228,7 @@ at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const
   const std::int64_t kv_heads = keys.size(1);
   const std::int64_t share = heads / kv_heads;
   Optional mask = optional(looking.mask);
-  if (looking.past.defined()) {
+  if (looking.past.defined() && !mask) {
     const at::Tensor seen = at::arange(keys.size(2), looking.past.options()) <= looking.past;
     mask = seen.view({1, 1, 1, -1});
   }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -37,6 +38,20 @@ bool starts_with(std::string_view word, std::string_view start) {
   return word.substr(0, start.size()) == start;
 }
 
+// Whether budgets like 0=8GiB,cpu=16GiB give the first GPU anything.
+bool budgets_first_gpu(std::string_view budgets) {
+  while (!budgets.empty()) {
+    const std::string_view item = budgets.substr(0, budgets.find(','));
+    budgets.remove_prefix(std::min(budgets.size(), item.size() + 1));
+    const std::size_t sign = item.rfind('=');
+    const std::size_t key = item.find_first_not_of(' ');
+    if (sign == std::string_view::npos || item.substr(key, 1) != "0") continue;
+    if (item.find_first_not_of(' ', key + 1) != sign) continue;
+    if (item.find_first_of("123456789", sign) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 // Whether the process will surely use the first GPU. Others find out in time.
 bool uses_first_gpu(int argc, char** argv, char** environment) {
   constexpr std::array kUnsure = {"-h",
@@ -49,9 +64,13 @@ bool uses_first_gpu(int argc, char** argv, char** environment) {
                                   "--tensor_parallel",
                                   "--num-processes",
                                   "--num_processes"};
+  constexpr std::array kLaunched = {"LOCAL_RANK=", "OMPI_COMM_WORLD_LOCAL_RANK=",
+                                    "MV2_COMM_WORLD_LOCAL_RANK=", "MPI_LOCALRANKID="};
   if (argc < 3 || argv[1] != std::string_view("run")) return false;
   for (char** variable = environment; *variable != nullptr; ++variable) {
-    if (starts_with(*variable, "LOCAL_RANK=")) return false;
+    for (const char* const name : kLaunched) {
+      if (starts_with(*variable, name)) return false;
+    }
   }
   for (int i = 2; i < argc; ++i) {
     for (const char* const flag : kUnsure) {
@@ -59,9 +78,10 @@ bool uses_first_gpu(int argc, char** argv, char** environment) {
     }
     const std::string_view word = argv[i];
     if (!starts_with(word, "--max-memory") && !starts_with(word, "--max_memory")) continue;
-    const bool apart = word.find('=') == std::string_view::npos && i + 1 < argc;
-    const std::string_view budgets = apart ? argv[i + 1] : word;
-    if (budgets.find("0=") == std::string_view::npos) return false;
+    const std::size_t sign = word.find('=');
+    const bool apart = sign == std::string_view::npos;
+    if (apart && i + 1 == argc) return false;
+    if (!budgets_first_gpu(apart ? argv[i + 1] : word.substr(sign + 1))) return false;
   }
   return true;
 }

@@ -35,8 +35,12 @@ Workload workload(const Description& description, const PlanRequest& request,
   if (description.dimensions) {
     const Dimensions& d = *description.dimensions;
     load.layers = d.layers;
-    load.attended = static_cast<double>(d.layers * d.heads * d.head_size) *
-                    static_cast<double>(request.batch * context);
+    const std::int64_t window =
+        d.sliding_window > 0 ? std::min(context, d.sliding_window) : context;
+    load.attended = static_cast<double>(d.heads * d.head_size) *
+                    static_cast<double>(request.batch) *
+                    (static_cast<double>((d.layers - d.windowed_layers) * context) +
+                     static_cast<double>(d.windowed_layers * window));
   }
   InferenceRequest inference;
   inference.dtype = request.dtype;

@@ -30,13 +30,13 @@ struct Attend {
   Numbers numbers = Numbers::kBF16;
   HeadRows<const void> queries;  // (B, heads, 1, size)
   // (B, kv_heads, room, size), whose rows start at multiples of 16 bytes. A fresh token is written
-  // there. The others are not results of the kernel just before where there is one.
+  // there. The others are of earlier passes where there is one.
   HeadRows<void> keys, values;
   FreshToken fresh;
   void* out = nullptr;     // (B, heads, size)
   float* parts = nullptr;  // floats_for_parts()
   // How many tokens there are before the one, if that is to be asked when the kernel runs; without
-  // it all of the room is looked at. Not a result of the kernel just before.
+  // it all of the room is looked at. Not a result of this pass.
   const std::int64_t* past = nullptr;
   int batch = 0, room = 0, size = 0;
   float scale = 1;

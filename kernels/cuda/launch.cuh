@@ -1,8 +1,9 @@
 #pragma once
 
-// How haul's kernels are started. A kernel may begin before the one ahead of it has ended: what it
-// does before after_previous() must not look at that one's results. Tests without a GPU have a file
-// of this name instead.
+// How haul's kernels are started. A kernel may begin before the one ahead of it has ended, and that
+// one before the one ahead of it: what it does before after_previous() must not look at results of
+// the kernels of a pass, which begins with one of torch's that waits for all before it. Tests
+// without a GPU have a file of this name instead.
 
 #include <cstddef>
 
@@ -21,6 +22,14 @@ struct Machine {
   int cluster = 1;         // blocks that may read each other's shared memory; a power of two
 };
 
+// Whether the kernels that a new GPU gets are made for such: else they do without.
+constexpr bool is_built_for_clusters() {
+  for (const int architecture : {__CUDA_ARCH_LIST__}) {
+    if (architecture >= 900) return true;
+  }
+  return false;
+}
+
 inline Machine current_machine() {
   int device = 0;
   cudaGetDevice(&device);
@@ -31,8 +40,8 @@ inline Machine current_machine() {
   machine.shared = static_cast<std::size_t>(shared);
   cudaDeviceGetAttribute(&machine.processors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  machine.overlaps = major >= 9;
-  machine.cluster = major >= 9 ? kMostCluster : 1;
+  machine.overlaps = major >= 9 && is_built_for_clusters();
+  machine.cluster = machine.overlaps ? kMostCluster : 1;
   return machine;
 }
 

@@ -27,7 +27,7 @@ struct Rotate {
   const void* sine = nullptr;
   std::int64_t of_batch = 0;  // from one sequence's angles to the next one's
   // How many tokens the cache had, if it is to be asked when the kernel runs: the new ones then go
-  // so far behind `kept`. Not a result of the kernel just before.
+  // so far behind `kept`. Not a result of this pass.
   const std::int64_t* past = nullptr;
   int batch = 0, tokens = 0, size = 0, turning = 0;
 };

@@ -8,13 +8,21 @@
 #include <ATen/ops/where.h>
 
 #include "kernels/attend.h"
+#include "kernels/own_ops.h"
 #include "kernels/rotate.h"
 
 namespace haul::models {
 namespace {
 
-kernels::Looking looking(const AttentionMask& mask, at::Device device) {
-  return {mask.copies.of(mask.values, device), mask.causal, mask.past};
+kernels::Looking looking(const AttentionMask& mask, const at::Tensor& queries,
+                         const KeysValues& seen) {
+  // Torch's ops want a tensor of it.
+  if (mask.past.defined() && !kernels::has_own_ops({&queries}) && !mask.before->defined()) {
+    const at::Tensor places = at::arange(seen.keys.size(2), mask.past.options());
+    *mask.before = (places <= mask.past).view({1, 1, 1, -1});
+  }
+  const at::Tensor& values = mask.past.defined() ? *mask.before : mask.values;
+  return {mask.copies.of(values, queries.device()), mask.causal, mask.past};
 }
 
 double factor(const at::Tensor& queries, std::optional<double> scale) {
@@ -24,8 +32,8 @@ double factor(const at::Tensor& queries, std::optional<double> scale) {
 }  // namespace
 
 AttentionMask causal_mask(const MaskRequest& request) {
-  const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
   if (request.replayed_past.defined()) return {{}, false, request.replayed_past};
+  const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
   const std::int64_t total = request.past + request.tokens;
   const bool windowed = request.window > 0 && request.window < total;
   if (!request.attended.defined() && !windowed && (request.past == 0 || request.tokens == 1)) {
@@ -56,12 +64,10 @@ AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
 
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {
   AttentionMask seen = mask;
-  const auto options = bias.options().dtype(at::kLong);
   if (mask.causal) {
+    const auto options = bias.options().dtype(at::kLong);
     seen.values =
         at::arange(bias.size(-1), options) <= at::arange(bias.size(-2), options).unsqueeze(1);
-  } else if (mask.past.defined()) {
-    seen.values = at::arange(bias.size(-1), options) <= mask.past;
   }
   if (!seen.values.defined()) return {bias, false};
   // Half precision reaches to 65504.
@@ -76,7 +82,7 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 
 at::Tensor attend(const at::Tensor& queries, const KeysValues& seen, const AttentionMask& mask,
                   std::optional<double> scale) {
-  return kernels::attend(queries, seen.keys, seen.values, looking(mask, queries.device()),
+  return kernels::attend(queries, seen.keys, seen.values, looking(mask, queries, seen),
                          factor(queries, scale));
 }
 
@@ -90,7 +96,7 @@ at::Tensor attend(const LayerTokens& tokens, KvCache* cache, const AttentionMask
     const AttentionMask columns = last_columns(mask, places->keys.size(2));
     return kernels::keep_and_attend(tokens.queries, {tokens.added.keys, tokens.added.values},
                                     angles, {places->keys, places->values},
-                                    looking(columns, tokens.queries.device()),
+                                    looking(columns, tokens.queries, *places),
                                     factor(tokens.queries, scale));
   }
   const auto turned = [&](const at::Tensor& x) {

@@ -4,6 +4,7 @@
 // B batch, T tokens of this pass, S tokens that are looked at, H heads, K kv heads, D head size.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,8 @@ struct AttentionMask {
   bool causal = false;
   at::Tensor past = {};  // KvCache::replayed_past(): the token looks at those and itself
   Copies copies = {};    // of the values
+  // Of what is past, where layers need it as values, which then share it.
+  std::shared_ptr<at::Tensor> before = std::make_shared<at::Tensor>();
 };
 
 struct MaskRequest {

@@ -26,16 +26,17 @@ class Pinner {
   void finish();
 
  private:
-  void work();
-  void end() noexcept;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
   struct Item {
     Slab* slab;
     int gpu;
     Pages pages;
   };
+
+  void work();
+  void end() noexcept;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::deque<Item> waiting_;
   bool ended_ = false;
   std::exception_ptr error_;

@@ -11,7 +11,7 @@
 namespace haul::runtime {
 namespace {
 
-// While passes are to be as a Replay wants them.
+// While passes are to be recorded.
 class Replaying {
  public:
   Replaying(ModelCache& cache, const at::Tensor& past) : cache_(cache) { cache.set_past(past); }
@@ -88,10 +88,10 @@ at::Tensor ReplayedPass::forward(const at::Tensor& ids, ModelCache& cache) {
 }
 
 void ReplayedPass::start(const at::Tensor& ids, ModelCache& cache) {
-  if (ids.defined()) set_numbers(ids, cache.length());
   if (started_.size() == kAhead) {
     throw Error(ErrorKind::kInternal, "so many passes were started that one would be lost");
   }
+  if (ids.defined()) set_numbers(ids, cache.length());
   run(cache);
   started_.push_back({cache.length() % kAhead, last_});
 }

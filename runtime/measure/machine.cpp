@@ -92,7 +92,8 @@ Line sum(std::span<const Line> lines) {
 
 // Of a number of a head that a token looks at, beside its bytes: as a long context shows it.
 double attended_seconds(c10::Device gpu, double bandwidth) {
-  constexpr std::int64_t kHeads = 32, kKvHeads = 8, kSize = 128, kTokens = 8192;
+  constexpr std::int64_t kHeads = 32, kKvHeads = 8, kSize = 128,
+                         kTokens = 32768;  // more than caches hold
   constexpr int kCalls = 16;
   const auto options = at::TensorOptions().device(gpu).dtype(at::kBFloat16);
   const auto seconds = [&](std::int64_t tokens) {

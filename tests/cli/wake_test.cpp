@@ -27,6 +27,7 @@ TEST(Wake, GetsTheFirstGpuReadyForARun) {
   EXPECT_EQ(woken({"run", "model", "--prompt", "Hi"}), kWoken);
   EXPECT_EQ(woken({"run", "model", "--max-memory", "0=1GiB,cpu=2GiB"}), kWoken);
   EXPECT_EQ(woken({"run", "model", "--max_memory=0=1GiB"}), kWoken);
+  EXPECT_EQ(woken({"run", "model", "--max-memory", "cpu=2GiB, 0 = 0.5GiB"}), kWoken);
 }
 
 TEST(Wake, LeavesItWhereItMayNotBeUsed) {
@@ -36,10 +37,14 @@ TEST(Wake, LeavesItWhereItMayNotBeUsed) {
   EXPECT_EQ(woken({"bench", "offload"}), kNot);
   EXPECT_EQ(woken({"run", "model", "--max-memory", "cpu=2GiB"}), kNot);
   EXPECT_EQ(woken({"run", "model", "--max-memory=cpu=2GiB"}), kNot);
+  EXPECT_EQ(woken({"run", "model", "--max-memory", "0=0,1=20GiB"}), kNot);
+  EXPECT_EQ(woken({"run", "model", "--max-memory", "10=20GiB"}), kNot);
+  EXPECT_EQ(woken({"run", "model", "--max-memory"}), kNot);
   EXPECT_EQ(woken({"run", "model", "--plan", "plan.json"}), kNot);
   EXPECT_EQ(woken({"run", "model", "--device-map", "map.json"}), kNot);
   EXPECT_EQ(woken({"run", "model", "--num-processes", "2"}), kNot);
   EXPECT_EQ(woken({"run", "model"}, {{"LOCAL_RANK", "1"}}), kNot);
+  EXPECT_EQ(woken({"run", "model"}, {{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}), kNot);
 }
 
 TEST(Wake, DoesWithoutADriver) {

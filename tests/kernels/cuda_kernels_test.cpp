@@ -499,6 +499,24 @@ TEST_P(CudaKernels, AttendWithOneToken) {
   }
 }
 
+// Parts are joined by a cluster, or where there is more room by a kernel of its own.
+TEST_P(CudaKernels, AttendToTheSameBitsHoweverMuchRoomThereIs) {
+  at::manual_seed(11);
+  for (const std::int64_t size : {64, 128, 256}) {
+    const at::Tensor queries = some({2, 3, 1, size});
+    at::Tensor keys = some({2, 1, 300, size});
+    at::Tensor values = some({2, 1, 300, size});
+    for (const std::int64_t tokens : {1, 64, 65, 99}) {
+      at::Tensor few_keys = keys.narrow(2, 0, 100);
+      at::Tensor few_values = values.narrow(2, 0, 100);
+      const at::Tensor few =
+          Attending({3, 1, size, tokens, 100}, queries, few_keys, few_values).run();
+      const at::Tensor much = Attending({3, 1, size, tokens, 300}, queries, keys, values).run();
+      EXPECT_TRUE(few.equal(much)) << tokens << " tokens, heads of " << size;
+    }
+  }
+}
+
 // What is turned, kept and looked at in one kernel, to the bits of two.
 TEST_P(CudaKernels, KeepAndAttend) {
   at::manual_seed(9);

@@ -349,7 +349,7 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
                                                      {1, 16, 1, 256},
                                                      {2, 6, 1, 128},
                                                      {2, 4, 2, 80}}) {
-    for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 500, 1000}) {
+    for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 250, 510, 1000}) {
       for (const std::int64_t turning : {0L, size / 2, size}) {
         const at::Tensor queries = some({batch, 1, heads, size}).transpose(1, 2);
         const at::Tensor added = some({batch, 1, 2 * kv_heads, size}).transpose(1, 2);
