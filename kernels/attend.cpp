@@ -218,6 +218,10 @@ at::Tensor keep_then_attend(const at::Tensor& queries, const KeysAndValues& adde
   return attend(turned, seen.keys, seen.values, looking, scale);
 }
 
+at::Tensor mask_of_past(const at::Tensor& past, std::int64_t room) {
+  return (at::arange(room, past.options()) <= past).view({1, 1, 1, -1});
+}
+
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                         const Looking& looking, double scale) {
   const WithoutCudnn guard;
@@ -229,8 +233,7 @@ at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const
   const std::int64_t share = heads / kv_heads;
   Optional mask = optional(looking.mask);
   if (looking.past.defined() && !mask) {
-    const at::Tensor seen = at::arange(keys.size(2), looking.past.options()) <= looking.past;
-    mask = seen.view({1, 1, 1, -1});
+    mask = mask_of_past(looking.past, keys.size(2));
   }
   if (share > 1 && tokens == 1 && (!mask || mask->size(1) == 1)) {
     // The heads that share keys are as good as tokens of one head: nothing is copied.

@@ -18,6 +18,9 @@ struct Looking {
   at::Tensor past = {};
 };
 
+// What a token with so many before it may look at, of a room: as a mask.
+at::Tensor mask_of_past(const at::Tensor& past, std::int64_t room);
+
 // queries (B, H, T, D) over keys and values (B, K, S, D), to (B, T, H * D). By the operator
 // haul::attend where that serves: on the CPU a single token in F32 or BF16 with a mask of floats or
 // none, and in F32 several without a mask; on GPUs a single token in either and no mask.

@@ -78,7 +78,8 @@ void print(const Profile& profile) {
     print_operations(name + ", bfloat16", gpu.operations);
     print_time(name + ", a call", gpu.call);
     print_time(name + ", more by input", gpu.by_input);
-    print_time(name + ", a token of 4096 numbers", gpu.attended * 4096);
+    // By 32 heads of 128, beside the bytes.
+    print_time(name + ", attention to 1000 tokens", gpu.attended * 32 * 128 * 1000);
     print_bytes(name + ", the driver's", gpu.context);
     print_bytes(name + ", more for recorded passes", gpu.recorded);
   }

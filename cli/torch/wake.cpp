@@ -34,8 +34,11 @@ void* wake(void* /*unused*/) {
   return nullptr;
 }
 
-bool starts_with(std::string_view word, std::string_view start) {
-  return word.substr(0, start.size()) == start;
+// Flags may be written with underscores.
+bool is_flag(std::string_view word, std::string_view flag) {
+  return word.size() >= flag.size() &&
+         std::equal(flag.begin(), flag.end(), word.begin(),
+                    [](char a, char b) { return a == b || (a == '-' && b == '_'); });
 }
 
 // Whether budgets like 0=8GiB,cpu=16GiB give the first GPU anything.
@@ -57,27 +60,24 @@ bool uses_first_gpu(int argc, char** argv, char** environment) {
   constexpr std::array kUnsure = {"-h",
                                   "--help",
                                   "--device-map",
-                                  "--device_map",
                                   "--plan",
                                   "--pipeline",
                                   "--tensor-parallel",
-                                  "--tensor_parallel",
-                                  "--num-processes",
-                                  "--num_processes"};
+                                  "--num-processes"};
   constexpr std::array kLaunched = {"LOCAL_RANK=", "OMPI_COMM_WORLD_LOCAL_RANK=",
                                     "MV2_COMM_WORLD_LOCAL_RANK=", "MPI_LOCALRANKID="};
   if (argc < 3 || argv[1] != std::string_view("run")) return false;
   for (char** variable = environment; *variable != nullptr; ++variable) {
     for (const char* const name : kLaunched) {
-      if (starts_with(*variable, name)) return false;
+      if (std::string_view(*variable).starts_with(name)) return false;
     }
   }
   for (int i = 2; i < argc; ++i) {
     for (const char* const flag : kUnsure) {
-      if (starts_with(argv[i], flag)) return false;
+      if (is_flag(argv[i], flag)) return false;
     }
     const std::string_view word = argv[i];
-    if (!starts_with(word, "--max-memory") && !starts_with(word, "--max_memory")) continue;
+    if (!is_flag(word, "--max-memory")) continue;
     const std::size_t sign = word.find('=');
     const bool apart = sign == std::string_view::npos;
     if (apart && i + 1 == argc) return false;

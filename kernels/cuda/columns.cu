@@ -15,6 +15,7 @@ namespace {
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
+constexpr int kBlocks = 2;  // of a single vector's product, on a processor at once
 constexpr std::size_t kMostNumbers = 48 << 10;  // in shared memory; some GPUs have less
 
 // Wide strips suit the memory. Without clusters they are narrow where that spreads a weight over
@@ -30,10 +31,9 @@ struct ColumnsRoom {
   float sums[kMostCluster][kVectors][kStrip];  // of the cluster's blocks; of some columns each
 };
 
-// Two blocks of a single vector's product fit on a processor: that of the next kernel begins there
-// before this one's ends.
+// Where two blocks fit on a processor that of the next kernel begins before this one's ends.
 template <typename T, int kVectors, int kStrip, bool kNorms>
-__global__ void __launch_bounds__(kThreads, kVectors == 1 ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     columns(const __grid_constant__ Columns job) {
   using Room = ColumnsRoom<kVectors, kStrip>;
   constexpr int kChunks = kStrip / kWide<T>;
@@ -193,7 +193,7 @@ cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {
     if (machine.cluster > 1) {
       const int strips = strips_of(job, kWidest<T>);
       int cluster = 1;
-      while (cluster < machine.cluster && 2 * cluster * strips <= 2 * machine.processors) {
+      while (cluster < machine.cluster && 2 * cluster * strips <= kBlocks * machine.processors) {
         cluster *= 2;
       }
       return start_for<T, kWidest<T>>(job, strips, cluster, stream);

@@ -18,8 +18,7 @@ kernels::Looking looking(const AttentionMask& mask, const at::Tensor& queries,
                          const KeysValues& seen) {
   // Torch's ops want a tensor of it.
   if (mask.past.defined() && !kernels::has_own_ops({&queries}) && !mask.before->defined()) {
-    const at::Tensor places = at::arange(seen.keys.size(2), mask.past.options());
-    *mask.before = (places <= mask.past).view({1, 1, 1, -1});
+    *mask.before = kernels::mask_of_past(mask.past, seen.keys.size(2));
   }
   const at::Tensor& values = mask.past.defined() ? *mask.before : mask.values;
   return {mask.copies.of(values, queries.device()), mask.causal, mask.past};

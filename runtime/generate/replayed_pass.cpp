@@ -69,15 +69,14 @@ void ReplayedPass::run(ModelCache& cache) {
     // Once as it is: kernels are loaded, and libraries take what they need.
     work(cache);
     warm_ = true;
-    last_ = point_of_current_stream(device_.index());
-    return;
+  } else {
+    if (!graph_) {
+      auto graph = std::make_unique<GpuGraph>(device_.index());
+      graph->record([&] { work(cache); });
+      graph_ = std::move(graph);
+    }
+    graph_->replay();
   }
-  if (!graph_) {
-    auto graph = std::make_unique<GpuGraph>(device_.index());
-    graph->record([&] { work(cache); });
-    graph_ = std::move(graph);
-  }
-  graph_->replay();
   last_ = point_of_current_stream(device_.index());
 }
 
