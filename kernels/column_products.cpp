@@ -21,7 +21,7 @@ namespace {
 // Rows that are added to the sums in one go, so that these are read and written seldom.
 constexpr std::size_t kTogether = 16;
 // Sums that stay in a near cache.
-constexpr std::size_t kPanel = 4096;
+constexpr std::size_t kPanel = 8192;
 
 // Two vectors of neighbours: as they lie, or of BF16 the even ones and the odd ones.
 template <typename T>
@@ -34,6 +34,11 @@ HWY_INLINE void load_two(Floats d, const T* from, hn::Vec<Floats>& first, hn::Ve
   }
 }
 
+// Pairs of vectors whose numbers are one line of memory.
+template <typename T>
+constexpr std::size_t kPairs = std::max<std::size_t>(1, kLine / (2 * hn::MaxLanes(Floats()) *
+                                                                 sizeof(T)));
+
 // sums[c] += factors[r] * row r, kRows of them, `width` elements apart. Sums lie as load_two() has
 // the numbers.
 template <std::size_t kRows, typename T>
@@ -43,19 +48,35 @@ HWY_INLINE void add_rows(const T* HWY_RESTRICT rows, std::size_t width,
   const Floats d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t c = 0;
-  for (; c + 2 * lanes <= count; c += 2 * lanes) {
-    auto first = hn::LoadU(d, sums + c);
-    auto second = hn::LoadU(d, sums + c + lanes);
-    for (std::size_t r = 0; r < kRows; ++r) {
-      hn::Vec<Floats> a;
-      hn::Vec<Floats> b;
-      load_two(d, rows + r * width + c, a, b);
-      first = hn::MulAdd(hn::Set(d, factors[r]), a, first);
-      second = hn::MulAdd(hn::Set(d, factors[r]), b, second);
+  const auto add_pairs = [&](auto pairs) {
+    constexpr std::size_t kCount = decltype(pairs)::value;
+    hn::Vec<Floats> first[kCount];
+    hn::Vec<Floats> second[kCount];
+    for (std::size_t p = 0; p < kCount; ++p) {
+      first[p] = hn::LoadU(d, sums + c + 2 * p * lanes);
+      second[p] = hn::LoadU(d, sums + c + (2 * p + 1) * lanes);
     }
-    hn::StoreU(first, d, sums + c);
-    hn::StoreU(second, d, sums + c + lanes);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const T* const row = rows + r * width + c;
+      const auto factor = hn::Set(d, factors[r]);
+      for (std::size_t p = 0; p < kCount; ++p) {
+        hn::Vec<Floats> a;
+        hn::Vec<Floats> b;
+        load_two(d, row + 2 * p * lanes, a, b);
+        first[p] = hn::MulAdd(factor, a, first[p]);
+        second[p] = hn::MulAdd(factor, b, second[p]);
+      }
+    }
+    for (std::size_t p = 0; p < kCount; ++p) {
+      hn::StoreU(first[p], d, sums + c + 2 * p * lanes);
+      hn::StoreU(second[p], d, sums + c + (2 * p + 1) * lanes);
+    }
+    c += 2 * kCount * lanes;
+  };
+  while (c + 2 * kPairs<T> * lanes <= count) {
+    add_pairs(std::integral_constant<std::size_t, kPairs<T>>());
   }
+  while (c + 2 * lanes <= count) add_pairs(std::integral_constant<std::size_t, 1>());
   for (; c < count; c += lanes) {
     const std::size_t rest = std::min(lanes, count - c);
     auto sum = load_rest(d, sums + c, rest);
@@ -88,7 +109,7 @@ void all_columns(const Columns& columns, const float* vectors, std::size_t count
   }
   for (std::size_t begin = columns.begin; begin < columns.end; begin += kPanel) {
     const std::size_t size = std::min(kPanel, columns.end - begin);
-    std::size_t r = 0;
+    std::size_t r = columns.top;
     // For the vectors after the first the rows come from the cache.
     const auto add = [&](auto rows) {
       for (std::size_t v = 0; v < count; ++v) {
@@ -98,8 +119,8 @@ void all_columns(const Columns& columns, const float* vectors, std::size_t count
       }
       r += decltype(rows)::value;
     };
-    while (r + kTogether <= columns.height) add(std::integral_constant<std::size_t, kTogether>());
-    while (r < columns.height) add(std::integral_constant<std::size_t, 1>());
+    while (r + kTogether <= columns.bottom) add(std::integral_constant<std::size_t, kTogether>());
+    while (r < columns.bottom) add(std::integral_constant<std::size_t, 1>());
     for (std::size_t v = 0; v < count && sizeof(T) < sizeof(float); ++v) {
       put_in_order(size, out + v * stride + begin);
     }

@@ -44,44 +44,87 @@ void finish_part(const Finish& finish, const Part& part, float* products, T* out
   }
 }
 
-// Where a weight lies by input, threads take whole blocks of columns, of which each row has two
-// lines of BF16.
-constexpr std::int64_t kColumns = 64;
+// What a product is of.
+struct Operands {
+  const at::Tensor& vectors;
+  const at::Tensor& matrix;
+  std::int64_t in, out, count;
+  const float* from() const { return vectors.const_data_ptr<float>(); }
+};
 
 template <typename T>
-void fill(const at::Tensor& vectors, const at::Tensor& matrix, Lies lies, const Finish& finish,
-          at::Tensor& products, at::Tensor& out) {
-  const bool by_output = lies == Lies::kByOutput;
-  const std::int64_t width = matrix.size(by_output ? 1 : 0);
-  const std::int64_t height = matrix.size(by_output ? 0 : 1);
-  const std::int64_t count = vectors.numel() / width;
-  const WeightType type = std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16;
-  const std::int64_t block = by_output ? 1 : kColumns;
-  const std::int64_t grain = std::max<std::int64_t>(
-      by_output ? 8 : 2, kPartBytes / (width * block * matrix.element_size()));
-  const float* const from = vectors.const_data_ptr<float>();
+constexpr WeightType kTypeOf = std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16;
+
+template <typename T>
+void fill_by_output(const Operands& of, const Finish& finish, at::Tensor& products,
+                    at::Tensor& out) {
+  const std::int64_t grain =
+      std::max<std::int64_t>(8, kPartBytes / (of.in * of.matrix.element_size()));
   auto* const sums = products.mutable_data_ptr<float>();
   auto* const to = out.mutable_data_ptr<T>();
-  const std::int64_t blocks = (height + block - 1) / block;
-  at::parallel_for(0, blocks, grain, [&](std::int64_t first_block, std::int64_t last_block) {
-    const std::int64_t first = first_block * block;
-    const std::int64_t last = std::min(height, last_block * block);
-    const auto begin = static_cast<std::size_t>(first);
-    const auto end = static_cast<std::size_t>(last);
-    const auto many = static_cast<std::size_t>(count);
-    const auto in = static_cast<std::size_t>(width);
-    const auto stride = static_cast<std::size_t>(height);
-    if (by_output) {
-      row_products({type, matrix.const_data_ptr(), in, begin, end, true}, from, many, sums, stride);
-    } else {
-      column_products({type, matrix.const_data_ptr(), in, stride, begin, end}, from, many, sums,
-                      stride);
-    }
-    for (std::int64_t v = 0; v < count; ++v) {
-      const std::int64_t at = v * height + first;
+  at::parallel_for(0, of.out, grain, [&](std::int64_t first, std::int64_t last) {
+    row_products({kTypeOf<T>, of.matrix.const_data_ptr(), static_cast<std::size_t>(of.in),
+                  static_cast<std::size_t>(first), static_cast<std::size_t>(last), true},
+                 of.from(), static_cast<std::size_t>(of.count), sums,
+                 static_cast<std::size_t>(of.out));
+    for (std::int64_t v = 0; v < of.count; ++v) {
+      const std::int64_t at = v * of.out + first;
       finish_part(finish, {at, first, last - first}, sums + at, to + at);
     }
   });
+}
+
+// Where a weight lies by input, a thread takes neighbouring blocks of it: long pieces of a few
+// rows. Their sums are added afterwards, in an order that the shape alone decides.
+constexpr std::int64_t kBlockRows = 128;
+constexpr std::int64_t kBlockColumns = 128;
+constexpr std::int64_t kMostParts = 32;  // of a column
+
+template <typename T>
+void fill_by_input(const Operands& of, const Finish& finish, at::Tensor& products,
+                   at::Tensor& out) {
+  const std::int64_t parts = std::clamp<std::int64_t>(of.in / kBlockRows, 1, kMostParts);
+  const std::int64_t across = (of.out + kBlockColumns - 1) / kBlockColumns;
+  const at::Tensor parted =
+      parts == 1 ? products : at::empty({parts, of.count, of.out}, at::kFloat);
+  auto* const partial = parted.mutable_data_ptr<float>();
+  const std::int64_t size = of.count * of.out;
+  const std::int64_t worth = std::max<std::int64_t>(
+      1, kPartBytes / (of.in / parts * kBlockColumns * of.matrix.element_size()));
+  at::parallel_for(0, parts * across, worth, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t part = first / across; part * across < last; ++part) {
+      const std::int64_t begin = std::max(first - part * across, std::int64_t{0}) * kBlockColumns;
+      const std::int64_t end = std::min((last - part * across) * kBlockColumns, of.out);
+      column_products(
+          {kTypeOf<T>, of.matrix.const_data_ptr(), static_cast<std::size_t>(of.in),
+           static_cast<std::size_t>(of.out), static_cast<std::size_t>(begin),
+           static_cast<std::size_t>(end), static_cast<std::size_t>(of.in * part / parts),
+           static_cast<std::size_t>(of.in * (part + 1) / parts)},
+          of.from(), static_cast<std::size_t>(of.count), partial + part * size,
+          static_cast<std::size_t>(of.out));
+    }
+  });
+  auto* const sums = products.mutable_data_ptr<float>();
+  auto* const to = out.mutable_data_ptr<T>();
+  const std::int64_t grain = std::max<std::int64_t>(64, kPartBytes / (parts * 4 * of.count));
+  at::parallel_for(0, of.out, grain, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t v = 0; v < of.count; ++v) {
+      const std::int64_t at = v * of.out + first;
+      for (std::int64_t part = 0; part < parts && parts > 1; ++part) {
+        const float* const added = partial + part * size + at;
+        for (std::int64_t i = 0; i < last - first; ++i) {
+          sums[at + i] = part == 0 ? added[i] : sums[at + i] + added[i];
+        }
+      }
+      finish_part(finish, {at, first, last - first}, sums + at, to + at);
+    }
+  });
+}
+
+template <typename T>
+void fill(const Operands& of, Lies lies, const Finish& finish, at::Tensor& products,
+          at::Tensor& out) {
+  (lies == Lies::kByOutput ? fill_by_output<T> : fill_by_input<T>)(of, finish, products, out);
 }
 
 at::Tensor floats_or_nothing(const at::Tensor& x) {
@@ -108,15 +151,18 @@ at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish&
   const at::Tensor matrix = weight.contiguous();
   const Finish in_floats{floats_or_nothing(finish.bias), floats_or_nothing(finish.residual),
                          floats_or_nothing(finish.gate), finish.curve};
+  const bool by_output = lies == Lies::kByOutput;
+  const std::int64_t in = weight.size(by_output ? 1 : 0);
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = weight.size(lies == Lies::kByOutput ? 0 : 1);
+  sizes.back() = weight.size(by_output ? 0 : 1);
   at::Tensor out = at::empty(sizes, x.options());
+  const Operands of{vectors, matrix, in, sizes.back(), vectors.numel() / in};
   if (x.scalar_type() == at::kFloat) {
-    fill<float>(vectors, matrix, lies, in_floats, out, out);
+    fill<float>(of, lies, in_floats, out, out);
   } else {
     at::Tensor products = at::empty(sizes, vectors.options());
-    if (lies == Lies::kByOutput) vectors = arranged(vectors);
-    fill<at::BFloat16>(vectors, matrix, lies, in_floats, products, out);
+    if (by_output) vectors = arranged(vectors);
+    fill<at::BFloat16>(of, lies, in_floats, products, out);
   }
   return out;
 }

@@ -132,9 +132,12 @@ TEST(Conv1d, GivesWhatALinearLayerGives) {
 
 TEST(Conv1d, GivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
   const int before = at::get_num_threads();
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor x = at::randn({4, 577}).to(type);
-    const at::Tensor weight = at::randn({577, 1001}).to(type);
+  for (const auto& [type, width] : {std::pair(at::kFloat, 577),
+                                    {at::kFloat, 4200},
+                                    {at::kBFloat16, 577},
+                                    {at::kBFloat16, 4200}}) {
+    const at::Tensor x = at::randn({4, width}).to(type);
+    const at::Tensor weight = at::randn({width, 1001}).to(type);
     const at::Tensor residual = at::randn({4, 1001}).to(type);
     at::set_num_threads(1);
     const at::Tensor alone = kernels::conv1d(x, weight, {}, residual);
