@@ -25,7 +25,7 @@ struct Columns {
 };
 
 // out[v * stride + c] = what there is of column c times the same part of vectors[v * height …], for
-// v < count <= kMostVectors. Sums are float32.
+// v < count <= kFewVectors. Sums are float32.
 void column_products(const Columns& columns, const float* vectors, std::size_t count, float* out,
                      std::size_t stride);
 

@@ -142,7 +142,7 @@ at::Tensor arranged(const at::Tensor& vectors) {
 }  // namespace
 
 bool are_few_rows(const at::Tensor& x) {
-  return x.numel() <= static_cast<std::int64_t>(kMostVectors) * x.size(-1);
+  return x.numel() <= static_cast<std::int64_t>(kFewVectors) * x.size(-1);
 }
 
 at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish,

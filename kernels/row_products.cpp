@@ -80,6 +80,61 @@ HWY_INLINE float arranged_product(const hwy::bfloat16_t* HWY_RESTRICT row,
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// kRows rows times kCount vectors, each element loaded once for all of them.
+template <std::size_t kRows, std::size_t kCount, typename T>
+HWY_INLINE void tile(const T* HWY_RESTRICT rows, std::size_t width,
+                     const float* HWY_RESTRICT vectors, float* out, std::size_t stride) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<Floats> sums[kRows][kCount];
+  each<kRows>([&](auto r) { each<kCount>([&](auto v) { sums[r][v] = hn::Zero(d); }); });
+  const auto add = [&](const auto& row_at, const auto& vector_at) {
+    hn::Vec<Floats> elements[kRows];
+    each<kRows>([&](auto r) { elements[r] = row_at(rows + r * width); });
+    each<kCount>([&](auto v) {
+      const auto vector = vector_at(vectors + v * width);
+      each<kRows>([&](auto r) { sums[r][v] = hn::MulAdd(elements[r], vector, sums[r][v]); });
+    });
+  };
+  std::size_t i = 0;
+  for (; i + lanes <= width; i += lanes) {
+    const auto at = [&](const auto* from) { return load(d, from + i); };
+    add(at, at);
+  }
+  if (i < width) {
+    const auto rest = [&](const auto* from) { return load_rest(d, from + i, width - i); };
+    add(rest, rest);
+  }
+  each<kRows>([&](auto r) {
+    each<kCount>([&](auto v) { out[v * stride + r] = hn::GetLane(hn::SumOfLanes(d, sums[r][v])); });
+  });
+}
+
+// For the vectors after the first four the rows come from the cache: callers give few of them.
+template <typename T>
+HWY_INLINE void all_tiles(const Rows& rows, const float* vectors, std::size_t count, float* out,
+                          std::size_t stride) {
+  constexpr std::size_t kAtOnce =
+      HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 2 : 4;  // as registers hold
+  const T* const matrix = static_cast<const T*>(rows.matrix);
+  const auto go = [&](std::size_t v, auto vectors_at_once) {
+    constexpr std::size_t kCount = decltype(vectors_at_once)::value;
+    std::size_t r = rows.begin;
+    const auto tiles = [&](auto rows_at_once) {
+      constexpr std::size_t kRows = decltype(rows_at_once)::value;
+      for (; r + kRows <= rows.end; r += kRows) {
+        tile<kRows, kCount>(matrix + r * rows.width, rows.width, vectors + v * rows.width,
+                            out + v * stride + r, stride);
+      }
+    };
+    tiles(std::integral_constant<std::size_t, kAtOnce>());
+    tiles(std::integral_constant<std::size_t, 1>());
+  };
+  std::size_t v = 0;
+  for (; v + 4 <= count; v += 4) go(v, std::integral_constant<std::size_t, 4>());
+  for (; v < count; ++v) go(v, std::integral_constant<std::size_t, 1>());
+}
+
 void arrange_here(const float* vectors, std::size_t width, std::size_t count, float* out) {
   const Floats d;
   const std::size_t lanes = hn::Lanes(d);
@@ -99,6 +154,11 @@ void arrange_here(const float* vectors, std::size_t width, std::size_t count, fl
 void row_products_here(const Rows& rows, const float* vectors, std::size_t count, float* out,
                        std::size_t stride) {
   using Half = hwy::bfloat16_t;
+  if (rows.together) {
+    (rows.type == WeightType::kF32 ? all_tiles<float> : all_tiles<Half>)(rows, vectors, count, out,
+                                                                         stride);
+    return;
+  }
   if (rows.type == WeightType::kF32) {
     all_rows<float>(rows, vectors, count, out, stride, product<float>);
   } else if (rows.arranged) {

@@ -11,7 +11,8 @@ namespace haul::kernels {
 
 enum class WeightType : std::uint8_t { kF32, kBF16 };
 
-inline constexpr std::size_t kMostVectors = 4;
+inline constexpr std::size_t kFewVectors = 4;
+inline constexpr std::size_t kMostVectors = 32;
 
 // rows [begin, end) of a matrix with `width` elements a row.
 struct Rows {
@@ -21,6 +22,9 @@ struct Rows {
   std::size_t begin = 0;
   std::size_t end = 0;
   bool arranged = false;  // of BF16: the vectors are as arrange() has them
+  // An element is multiplied with several vectors while it is there, which is faster for them. Sums
+  // are added in another order then.
+  bool together = false;
 };
 
 // out[v * stride + r] = row r times vectors[v * width …], for v < count <= kMostVectors. Sums are

@@ -204,16 +204,29 @@ class Bench {
     return run;
   }
 
+  // Bytes a second that its disk gives of the model's largest file.
+  double disk_bandwidth() const {
+    fs::path largest;
+    for (const auto& entry : fs::directory_iterator(model_)) {
+      if (largest.empty() || entry.file_size() > fs::file_size(largest)) largest = entry.path();
+    }
+    return runtime::disk_bandwidth(largest);
+  }
+
   // In turns, so that what else the machine does meets both. A row for each figure that one run
   // gives.
   using Figure = double (*)(const BenchRun&);
+  using Limit = std::function<double()>;  // of the first row, for one that is not steady
   void measure(std::vector<std::pair<BenchRow, Figure>> figures, const BenchWork& ours,
-               const BenchWork& theirs, std::optional<BenchRun> theirs_first = {}) {
+               const BenchWork& theirs, std::optional<BenchRun> theirs_first = {},
+               const Limit& limit = {}) {
+    std::vector<double> limits;
     bool asks = has_peer();
     bool fits = true;
     for (int round = 0; round < options_.rounds; ++round) {
       say(fmt::format("{}: {} of {}", figures.front().first.name, round + 1, options_.rounds));
       std::optional<BenchRun> own;
+      if (limit) limits.push_back(limit());
       if (fits) own = haul_if_it_fits(ours, figures.front().first.remark);
       fits = own.has_value();
       if (fits) {
@@ -238,6 +251,7 @@ class Bench {
         figures.front().first.remark += error.what();
       }
     }
+    if (limit) figures.front().first.limit = BenchRow::median(limits);
     for (auto& [row, figure] : figures) {
       say("");
       fmt::print(stderr, "{}\n", bench_line(row));
@@ -354,9 +368,10 @@ void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool
       if (step.lies == kDiskDevice && !step.looked_up) read += static_cast<double>(step.weights);
     }
     BenchRow result = row(name, "tokens/s", std::nullopt);
-    if (read > 0) result.limit = bench.profile().disk_bandwidth / read;
+    Bench::Limit limit;
+    if (read > 0) limit = [&] { return bench.disk_bandwidth() / read; };
     if (!limited) result.remark = "the page cache was not limited, which needs root; ";
-    bench.measure({{result, token_rate}}, work, with_tokens(work, kFromDisk.peer));
+    bench.measure({{result, token_rate}}, work, with_tokens(work, kFromDisk.peer), {}, limit);
   }
 }
 
@@ -443,25 +458,29 @@ void bench_throughput(const BenchOptions& options) {
     return work;
   };
   const auto rate = [](const BenchRun& run) { return run.rate_of_answers(kShortAnswer); };
-  // As many at once as a side does best with: haul by its plans, the peer as it shows.
+  // As many at once as a side does best with: haul by its plans, the peer as it shows, until more
+  // are no better.
   using RateOf = std::function<double(std::size_t)>;
-  const auto best = [&](const RateOf& rate_of) {
+  const auto best = [&](bool all, const RateOf& rate_of) {
     const std::span<const std::size_t> counts =
         bench.has_gpu() ? std::span(kAtOnce) : std::span<const std::size_t>(kAtOnceOnCpu);
     std::size_t count = counts.front();  // where none fits it then says what is missing
     double fastest = 0;
     for (const std::size_t next : counts) {
       const double found = rate_of(next);
-      if (found <= fastest * kBetter) break;
-      fastest = found;
-      count = next;
+      if (found > fastest * kBetter) {
+        fastest = found;
+        count = next;
+      } else if (!all) {
+        break;
+      }
     }
     return count;
   };
   const std::size_t ours =
-      best([&](std::size_t n) { return bench.plan_of(ours_of(n)).tokens_per_second(); });
+      best(true, [&](std::size_t n) { return bench.plan_of(ours_of(n)).tokens_per_second(); });
   std::map<std::size_t, BenchRun> tried;
-  const std::size_t theirs = !bench.has_peer() ? ours : best([&](std::size_t n) {
+  const std::size_t theirs = !bench.has_peer() ? ours : best(false, [&](std::size_t n) {
     const BenchWork work = theirs_of(n);
     // With less it would leave the GPU alone, and compute all on the CPU.
     if (bench.has_gpu() && work.budget.at("0") < 2 * bench.largest_layer()) return 0.0;

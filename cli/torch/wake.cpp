@@ -8,17 +8,24 @@
 #include <array>
 #include <string_view>
 
+#include "cli/torch/early_memory.h"
+
 namespace haul::cli {
 namespace {
 
 pthread_t waker;
 bool wakes = false;
+const char* model = nullptr;
+std::string_view budgets;  // none: what the machine has, which is not known here
 
 // By the driver's own functions: the runtime's would hold up torch's libraries, which tell it about
 // their kernels meanwhile. It finds the context here.
 void* wake(void* /*unused*/) {
   // The C library, which is initialised first, sets it: nothing may be opened before.
   while (__atomic_load_n(&environ, __ATOMIC_ACQUIRE) == nullptr) ::usleep(100);
+  if (!budgets.empty()) {
+    if (const std::size_t size = memory_wanted(model, budgets)) begin_to_bring(size);
+  }
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return nullptr;
   const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
@@ -42,10 +49,10 @@ bool is_flag(std::string_view word, std::string_view flag) {
 }
 
 // Whether budgets like 0=8GiB,cpu=16GiB give the first GPU anything.
-bool budgets_first_gpu(std::string_view budgets) {
-  while (!budgets.empty()) {
-    const std::string_view item = budgets.substr(0, budgets.find(','));
-    budgets.remove_prefix(std::min(budgets.size(), item.size() + 1));
+bool serve_first_gpu(std::string_view given) {
+  while (!given.empty()) {
+    const std::string_view item = given.substr(0, given.find(','));
+    given.remove_prefix(std::min(given.size(), item.size() + 1));
     const std::size_t sign = item.rfind('=');
     const std::size_t key = item.find_first_not_of(' ');
     if (sign == std::string_view::npos || item.substr(key, 1) != "0") continue;
@@ -55,7 +62,8 @@ bool budgets_first_gpu(std::string_view budgets) {
   return false;
 }
 
-// Whether the process will surely use the first GPU. Others find out in time.
+// Whether the process will surely use the first GPU, and with which budgets. Others find out in
+// time.
 bool uses_first_gpu(int argc, char** argv, char** environment) {
   constexpr std::array kUnsure = {"-h",
                                   "--help",
@@ -81,13 +89,15 @@ bool uses_first_gpu(int argc, char** argv, char** environment) {
     const std::size_t sign = word.find('=');
     const bool apart = sign == std::string_view::npos;
     if (apart && i + 1 == argc) return false;
-    if (!budgets_first_gpu(apart ? argv[i + 1] : word.substr(sign + 1))) return false;
+    budgets = apart ? argv[i + 1] : word.substr(sign + 1);
+    if (!serve_first_gpu(budgets)) return false;
   }
   return true;
 }
 
 void begin(int argc, char** argv, char** environment) {
   if (!uses_first_gpu(argc, argv, environment)) return;
+  model = argv[2];
   wakes = ::pthread_create(&waker, nullptr, wake, nullptr) == 0;
 }
 

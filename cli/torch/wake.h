@@ -1,8 +1,8 @@
 #pragma once
 
 // The first of the GPUs is got ready while torch's libraries start, which takes them longer: its
-// driver and a context are what loading would wait for next. A run that fails at once waits for it,
-// and what the driver takes of RAM may count to torch's libraries.
+// driver and a context are what loading would wait for next, and then RAM (early_memory.h). A run
+// that fails at once waits for it, and what the driver takes of RAM may count to torch's libraries.
 
 namespace haul::cli {
 

@@ -264,7 +264,7 @@ double linear_share(const ModuleSizes& sizes) {
 }
 
 // While a link brings some rows of a matrix, the CPU multiplies the others: both end together.
-void let_cpu_help(const Profile& profile, double linear, World* world) {
+void let_cpu_help(const Profile& profile, double linear, double most, World* world) {
   if (world->ram == 0) return;
   const auto beside = [&](const Executor& executor) {
     return profile.help_link > 0 ? std::min(executor.alone, profile.help_link) : executor.alone;
@@ -274,6 +274,7 @@ void let_cpu_help(const Profile& profile, double linear, World* world) {
   double help = profile.help_bandwidth;
   // Until that is measured: the CPU and the links together get more out of RAM than the CPU alone.
   if (!profile.measured) help = std::max(help, profile.ram_bandwidth - links / 2);
+  help = std::min(help, most);
   if (links <= 0 || help <= 0) return;
   world->cpu_share = help / (help + links);
   const double helped = linear * world->cpu_share;
@@ -336,7 +337,7 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
                        const Workload& workload) {
   ModelWorld result;
   add_executors(memory, profile, workload, &result.world);
-  if (workload.helped) let_cpu_help(profile, linear_share(sizes), &result.world);
+  let_cpu_help(profile, linear_share(sizes), workload.most_help, &result.world);
   Size largest_device = std::max(result.world.ram, result.world.disk);
   for (const Executor& executor : result.world.executors) {
     if (executor.holds_weights) largest_device = std::max(largest_device, executor.capacity);

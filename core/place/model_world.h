@@ -26,7 +26,9 @@ struct Workload {
   Bytes gpu_context = 0;    // and beside it on every GPU
   Bytes recorded = 0;       // of that: given back where not all lies on one GPU
   bool margins = false;     // see PlanRequest
-  bool helped = false;      // the CPU may multiply rows of matrices that lie in RAM for GPUs
+  // Bytes a second that the CPU can multiply, however fast they come, of matrices that lie in RAM
+  // for GPUs. 0: it does not.
+  double most_help = 0;
   // Keys and values lie in RAM, and each pass brings them to GPUs, which alone compute.
   bool kv_in_ram = false;
 

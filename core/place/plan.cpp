@@ -265,6 +265,16 @@ double cpu_share(const World& world, const std::vector<Held>& held, const Timing
   return world.cpu_share * std::max(0.0, (1 - brought / copied) / helped);
 }
 
+// As many as leave the CPU done with its share before the links alone would have brought all.
+std::int64_t helped_rows(const World& world, double share, const Profile& profile, Dtype dtype) {
+  if (share <= 0 || !profile.measured) return kFewRows;
+  double links = 0;
+  for (const Executor& executor : world.executors) links += executor.alone;
+  const double rows = core::multiplied(profile, dtype, 1) / (share * links);
+  return static_cast<std::int64_t>(
+      std::clamp(rows, static_cast<double>(kFewRows), static_cast<double>(kMostHelpedRows)));
+}
+
 // Of prompts that fill the context.
 Prediction first_token(const Description& description, const PlanRequest& request,
                        const Profile& profile, const ModuleSizes& sizes, const Choices& choices,
@@ -303,6 +313,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   plan->load = load_prediction(model.world, held);
   plan->token = prediction(model.world, choices, timing);
   plan->cpu_share = cpu_share(model.world, held, timing);
+  plan->helped_rows = helped_rows(model.world, plan->cpu_share, profile, request.dtype);
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
     plan->first_token = first_token(description, request, profile, sizes, choices, load.kv_in_ram);

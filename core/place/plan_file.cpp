@@ -61,6 +61,7 @@ class Reader {
     for (const Json& item : list(json, "steps")) plan.steps.push_back(step(item));
     for (const Json& item : list(json, "devices")) plan.devices.push_back(plan_device(item));
     if (json.contains("cpu_share")) plan.cpu_share = share(json, "cpu_share");
+    if (json.contains("helped_rows")) plan.helped_rows = helped_rows(json);
     if (json.contains("kv_in_ram")) plan.kv_in_ram = flag(json, "kv_in_ram");
     plan.load = prediction(at(json, "load"));
     if (!at(json, "first_token").is_null()) plan.first_token = prediction(at(json, "first_token"));
@@ -114,6 +115,13 @@ class Reader {
     const Bytes value = bytes(json, key);
     if (value == 0) fail(fmt::format("\"{}\" is 0", key));
     return static_cast<std::int64_t>(value);
+  }
+  std::int64_t helped_rows(const Json& json) const {
+    const std::int64_t rows = count(json, "helped_rows");
+    if (rows > kMostHelpedRows) {
+      fail(fmt::format("\"helped_rows\" is {}, more than {}", rows, kMostHelpedRows));
+    }
+    return rows;
   }
   double share(const Json& json, const char* key) const {
     const double value = seconds(json, key);
@@ -224,6 +232,7 @@ Json plan_json(const Plan& plan) {
                                {"margins", device.margins}});
   }
   json["cpu_share"] = plan.cpu_share;
+  json["helped_rows"] = plan.helped_rows;
   json["kv_in_ram"] = plan.kv_in_ram;
   json["load"] = prediction_json(plan.load);
   json["first_token"] = plan.first_token ? prediction_json(*plan.first_token) : Json();

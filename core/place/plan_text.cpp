@@ -139,8 +139,8 @@ std::vector<std::string> explain(const Plan& plan, const Profile& profile) {
   if (plan.cpu_share > 0) {
     result.push_back(
         fmt::format("Of each matrix that lies in RAM for a GPU the CPU multiplies {:.0f} % of the "
-                    "rows there, while the link brings the others.",
-                    100 * plan.cpu_share));
+                    "rows there, with up to {} tokens at once, while the link brings the others.",
+                    100 * plan.cpu_share, plan.helped_rows));
   }
   if (plan.kv_in_ram) {
     result.push_back(

@@ -21,8 +21,10 @@ inline constexpr int kPlanVersion = 1;
 
 enum class Planner : std::uint8_t { kHaul, kAccelerate };
 
-// Rows of input (a token of each sequence) up to which the CPU helps a GPU with weights in RAM.
-inline constexpr std::int64_t kMostHelpedRows = 4;
+// Rows of input (a token of each sequence) with which any CPU multiplies as fast as it reads.
+inline constexpr std::int64_t kFewRows = 4;
+// The most up to which a fast one helps a GPU with weights in RAM.
+inline constexpr std::int64_t kMostHelpedRows = 32;
 
 struct PlanRequest {
   Planner planner = Planner::kHaul;
@@ -95,11 +97,13 @@ struct Plan {
   // Of each matrix that lies in RAM and is used on a GPU: the rows that the CPU multiplies where
   // they lie, while the link brings the others.
   double cpu_share = 0;
+  // For so many rows of input. For more the link alone is faster.
+  std::int64_t helped_rows = kFewRows;
   // Keys and values lie in RAM though a GPU looks at them: each pass brings them, a layer ahead.
   bool kv_in_ram = false;
   Prediction load;
   std::optional<Prediction> first_token;  // after a prompt that fills the context
-  // A step of the whole batch, of more than kMostHelpedRows prompts with a share of them; without
+  // A step of the whole batch, of more than kFewRows prompts with a share of them; without
   // KV cache, a pass.
   Prediction token;
   double best_possible = 0;  // seconds that no placement can beat; 0: unknown

@@ -458,17 +458,18 @@ class Builder {
     return *lane;
   }
 
-  // The bytes that come where the CPU multiplies the rows behind them; 0: it does not.
-  Bytes part_of(std::size_t i) const {
+  HelpedPart part_of(std::size_t i) const {
     const Unit& placed = unit(i);
     const at::Tensor& tensor = placed.tensors.front();
     const double share = placed_.plan.cpu_share;
     if (share <= 0 || placed_.whole || placed.as_stored || !in_memory(i) ||
         placed.runs_on.is_cpu() || tensor.dim() != 2) {
-      return 0;
+      return {};
     }
     const std::int64_t rows = rows_to_bring(tensor, placed.type, share);
-    return rows == tensor.size(0) ? 0 : placed.size / tensor.size(0) * rows;
+    if (rows == tensor.size(0)) return {};
+    return {placed.size / tensor.size(0) * rows,
+            std::min(placed_.plan.helped_rows, kMostHelpedRows)};
   }
 
   void change_tensors(std::size_t i) {

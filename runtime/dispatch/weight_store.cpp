@@ -214,17 +214,17 @@ c10::Storage WeightStore::resident(std::string name, c10::Device device, Bytes s
 }
 
 c10::Storage WeightStore::streamed(std::string name, c10::Device device, Bytes size,
-                                   const Home& home, Bytes part, bool looked_up) {
+                                   const Home& home, const HelpedPart& part, bool looked_up) {
   Streamer* const streams = streamer(device);
   auto weight = std::make_unique<Weight>(name, device);
   weight->streamer = streams;
   weight->host = home.host;
   weight->number = streams->add(std::move(name), home, !looked_up);
   weight->looked_up = looked_up;
-  if (part > 0) {
-    weight->part_size = part;
-    weight->part = streams->add_part(weight->number, part);
-    weight->helped = true;
+  if (part.size > 0) {
+    weight->part_size = part.size;
+    weight->part = streams->add_part(weight->number, part.size);
+    weight->helped_rows = part.rows;
   }
   return storage(std::move(weight), size, nullptr);
 }
@@ -272,7 +272,7 @@ OpLeases::~OpLeases() {
 
 void keep_changes(Weight& weight) {
   const std::lock_guard lock(weight.mutex);
-  weight.helped = false;  // a part that came before is not what was written
+  weight.helped_rows = 0;  // a part that came before is not what was written
   const Bytes size = weight.storage->nbytes();
   const bool has_home = weight.host != nullptr;
   if (!has_home) {

@@ -25,6 +25,12 @@ namespace haul::runtime {
 class SplitRoom;
 class WeightStore;
 
+// The beginning of a weight, which alone comes where the CPU multiplies the rest.
+struct HelpedPart {
+  Bytes size = 0;         // 0: it does not
+  std::int64_t rows = 0;  // of input, up to which it does
+};
+
 // One storage of a dispatched model.
 struct Weight {
   Weight(std::string its_name, c10::Device used_on) : name(std::move(its_name)), device(used_on) {}
@@ -35,7 +41,8 @@ struct Weight {
   int number = -1;               // in the streamer
   int part = -1;                 // likewise, its beginning alone; the CPU multiplies the rest
   Bytes part_size = 0;
-  std::atomic<bool> helped = false;  // there is such a part, and it is as it was
+  // Rows of input for which there is such a part, and it is as it was.
+  std::atomic<std::int64_t> helped_rows = 0;
   bool looked_up = false;  // rows of it are read where it lies, and no slot is kept for it
   std::shared_ptr<WeightStore> store;
 
@@ -103,9 +110,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
 
   // A storage for a model's tensor: at `data` where it stays, or streamed.
   c10::Storage resident(std::string name, c10::Device device, Bytes size, std::byte* data);
-  // The CPU helps with products of what lies in RAM behind the first `part` bytes; 0: it does not.
   c10::Storage streamed(std::string name, c10::Device device, Bytes size, const Home& home,
-                        Bytes part = 0, bool looked_up = false);
+                        const HelpedPart& part = {}, bool looked_up = false);
 
   // Where the CPU works for a GPU, made when it is first asked for.
   SplitRoom& split_room(c10::Device device);

@@ -160,7 +160,7 @@ void write_file(const fs::path& path, const Slab& bytes) {
   core::write_file_atomically(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-double disk_bandwidth(const fs::path& folder, Slab& memory) {
+double disk_bandwidth_in(const fs::path& folder, Ledger& ledger) {
   struct Removed {
     fs::path path;
     ~Removed() {
@@ -168,21 +168,8 @@ double disk_bandwidth(const fs::path& folder, Slab& memory) {
       fs::remove(path, ignored);
     }
   } const file{folder / fmt::format("haul-measure-{}", ::getpid())};
-  write_file(file.path, memory);
-  std::vector<double> rates;
-  for (int round = 0; round < 3; ++round) {
-    const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
-    DiskReader reader;
-    const int opened = reader.open(file.path);
-    const Bytes size = memory.size() - 2 * kReadSlack;
-    const auto begin = Clock::now();
-    reader.read_now(opened, 0, size, memory.data() + kReadSlack);
-    rates.push_back(static_cast<double>(size) / seconds_since(begin));
-  }
-  std::sort(rates.begin(), rates.end());
-  return rates[1];
+  write_file(file.path, *host_memory(ledger, kHost, false));
+  return disk_bandwidth(file.path);
 }
 
 }  // namespace
@@ -230,6 +217,27 @@ double link_bandwidth(int gpu, Bytes piece) {
   return static_cast<double>(piece * kPieces) / seconds;
 }
 
+double disk_bandwidth(const fs::path& file) {
+  constexpr int kReads = 3;
+  Ledger ledger("measure", std::nullopt);
+  DiskReader reader;
+  const int opened = reader.open(file);
+  const Bytes third = reader.file_size(opened) / kReads / kMiB * kMiB;
+  const Bytes size = std::min<Bytes>(third, kHost);
+  const std::unique_ptr<Slab> memory = host_memory(ledger, size + 2 * kReadSlack, false);
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(fd);
+  std::vector<double> rates;
+  for (int i = 0; i < kReads; ++i) {
+    const auto begin = Clock::now();
+    reader.read_now(opened, static_cast<Bytes>(i) * third, size, memory->data() + kReadSlack);
+    rates.push_back(static_cast<double>(size) / seconds_since(begin));
+  }
+  std::sort(rates.begin(), rates.end());
+  return rates[kReads / 2];
+}
+
 Profile measure_machine(const MeasureOptions& options) {
   const c10::InferenceMode no_gradients;
   Profile profile;
@@ -270,8 +278,7 @@ Profile measure_machine(const MeasureOptions& options) {
     profile.help_call = help.call;
   }
   options.on_step("disk");
-  const std::unique_ptr<Slab> memory = host_memory(ledger, kHost, false);
-  profile.disk_bandwidth = disk_bandwidth(options.folder, *memory);
+  profile.disk_bandwidth = disk_bandwidth_in(options.folder, ledger);
   return profile;
 }
 

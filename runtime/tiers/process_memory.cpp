@@ -7,6 +7,8 @@
 
 #include <ATen/ops/ones.h>
 
+#include "runtime/tiers/offered_memory.h"
+
 namespace haul::runtime {
 namespace {
 
@@ -39,7 +41,7 @@ Bytes libtorch_memory() {
     constexpr std::int64_t kWidth = 64;
     const at::Tensor some = at::ones({kWidth, kWidth});
     some.mm(some);
-    return resident_memory_now();
+    return resident_memory_now() - offered_now();
   }();
   return bytes;
 }

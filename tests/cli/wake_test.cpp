@@ -1,13 +1,19 @@
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/run_process.h"
+#include "tests/support/temporary_folder.h"
 
 namespace haul::cli {
 namespace {
+
+using testing::HasSubstr;
 
 std::string woken(std::vector<std::string> arguments,
                   std::map<std::string, std::string> environment = {}) {
@@ -45,6 +51,43 @@ TEST(Wake, LeavesItWhereItMayNotBeUsed) {
   EXPECT_EQ(woken({"run", "model", "--num-processes", "2"}), kNot);
   EXPECT_EQ(woken({"run", "model"}, {{"LOCAL_RANK", "1"}}), kNot);
   EXPECT_EQ(woken({"run", "model"}, {{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}), kNot);
+}
+
+// Weights of 1 GiB; files that are no weights do not count.
+class EarlyMemory : public testing::Test {
+ protected:
+  EarlyMemory() {
+    for (const char* name : {"a.safetensors", "b.safetensors", "c.bin"}) {
+      std::ofstream(folder.path() / name).close();
+      std::filesystem::resize_file(folder.path() / name, std::size_t{512} << 20);
+    }
+  }
+  std::string brought(const std::string& budgets, std::size_t wait = 0) const {
+    return woken({"run", folder.path().string(), "--max-memory", budgets},
+                 {{"HAUL_PROBE_WAITS_FOR", std::to_string(wait)}});
+  }
+  test::TemporaryFolder folder;
+};
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+TEST_F(EarlyMemory, IsWhatTheGpuLeavesToRam) {
+  EXPECT_THAT(brought("0=512MiB,cpu=4GiB", 512 * kMiB),
+              HasSubstr("early 536870912, brought 536870912\n"));
+  EXPECT_THAT(brought("0=0.25GiB, cpu = 4GiB"), HasSubstr("early 805306368,"));
+  EXPECT_THAT(brought("0=200MB,1=200MB,cpu=4GB"), HasSubstr("early 673185792,"));
+  EXPECT_THAT(brought("cpu=300MiB,0=268435456,disk=10GiB"), HasSubstr("early 314572800,"));
+}
+
+TEST_F(EarlyMemory, IsNoneWhereLittleOrNothingIsKnown) {
+  for (const char* const budgets :
+       {"0=2GiB,cpu=4GiB", "0=1GiB,cpu=4GiB", "0=900MiB,cpu=4GiB", "0=512MiB", "0=512MiB,cpu=0",
+        "0=512MiB,cpu=4Gib", "0=512MiB,cpu=4GiB,what"}) {
+    EXPECT_EQ(brought(budgets), kWoken) << budgets;
+  }
+  EXPECT_EQ(woken({"run", "nosuch", "--max-memory", "0=1MiB,cpu=4GiB"}), kWoken);
+  EXPECT_EQ(woken({"run", folder.path().string()}), kWoken);
+  EXPECT_EQ(brought("cpu=4GiB"), kNot);
 }
 
 TEST(Wake, DoesWithoutADriver) {

@@ -25,7 +25,7 @@ TEST(HostRows, GiveWhatAMatrixProductGives) {
   for (const c10::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const std::int64_t count : {1, 7, 64, 65, 1000}) {
       for (const std::int64_t width : {1, 16, 33, 512, 5000}) {
-        for (std::int64_t vectors = 1; vectors <= 4; ++vectors) {
+        for (const std::int64_t vectors : {1, 2, 3, 4, 5, 8, 31, 32}) {
           const at::Tensor matrix = at::randn({count, width}).to(type);
           const at::Tensor x = at::randn({vectors, width});
           at::Tensor out = at::empty({vectors, count}, matrix.options());
@@ -41,6 +41,26 @@ TEST(HostRows, GiveWhatAMatrixProductGives) {
         }
       }
     }
+  }
+}
+
+// Also in pieces of another number of rows, and whatever their neighbours are.
+TEST(HostRows, OfManyVectorsDoNotDependOnHowMany) {
+  torch::manual_seed(8);
+  constexpr std::int64_t kWidth = 257;
+  for (const c10::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor matrix = at::randn({41, kWidth}).to(type);
+    const at::Tensor x = at::randn({32, kWidth});
+    const auto products = [&](std::int64_t first, std::int64_t rows, std::int64_t vectors) {
+      at::Tensor out = at::empty({vectors, rows}, matrix.options());
+      multiply({{type, matrix.narrow(0, first, rows).const_data_ptr(), kWidth, rows,
+                 out.mutable_data_ptr()}},
+               x.narrow(0, 0, vectors).contiguous());
+      return out;
+    };
+    const at::Tensor all = products(0, 41, 32);
+    EXPECT_TRUE(products(0, 41, 7).equal(all.narrow(0, 0, 7)));
+    EXPECT_TRUE(products(3, 10, 5).equal(all.narrow(0, 0, 5).narrow(1, 3, 10)));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/describe/describe.h"
+#include "haul/error.h"
 #include "haul/plan.h"
 
 namespace haul {
@@ -12,6 +13,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 // 2 GB of weights.
 constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
@@ -29,6 +31,8 @@ struct Case {
   std::int64_t batch = 1;
   Dtype dtype = Dtype::kBF16;
   bool context = true;
+  double operations = 1e12;
+  bool measured = true;
   const char* memory = "0=2GB,cpu=64GB";
 };
 
@@ -39,7 +43,8 @@ Plan plan_of(const Case& item) {
   Profile profile;
   profile.gpu = {3e12, 4e10, 5e14};
   profile.ram_bandwidth = 6e10;
-  profile.measured = true;
+  profile.measured = item.measured;
+  profile.cpu_operations = item.operations;
   profile.help_bandwidth = item.help;
   profile.help_call = item.help_call;
   profile.help_link = item.help_link;
@@ -66,7 +71,8 @@ TEST(Help, EndsWhenTheLinkDoes) {
   const double alone = static_cast<double>(copied) / 4e10;
   EXPECT_LT(plan.token.seconds, 0.6 * alone);
   EXPECT_GT(plan.token.seconds, 0.5 * alone);
-  EXPECT_THAT(explain(plan, {}), Contains(HasSubstr("the CPU multiplies 49 % of the rows there")));
+  EXPECT_THAT(explain(plan, {}), Contains(HasSubstr("the CPU multiplies 49 % of the rows there, "
+                                                    "with up to 25 tokens at once,")));
 }
 
 // What the CPU multiplies and its waiting take as long as what the link brings.
@@ -120,6 +126,8 @@ TEST(Help, CountsWithWhatALinkGivesBesideIt) {
 TEST(Help, IsForAFewRowsOfWhatTheKernelsKnow) {
   EXPECT_GT(plan_of({.batch = kMostHelpedRows}).cpu_share, 0);
   EXPECT_EQ(plan_of({.batch = kMostHelpedRows + 1}).cpu_share, 0);
+  EXPECT_GT(plan_of({.batch = kFewRows, .measured = false}).cpu_share, 0);
+  EXPECT_EQ(plan_of({.batch = kFewRows + 1, .measured = false}).cpu_share, 0);
   EXPECT_EQ(plan_of({.dtype = Dtype::kF16}).cpu_share, 0);
   EXPECT_EQ(plan_of({.context = false}).cpu_share, 0) << "who knows what will run it";
   // Its matrices lie the other way round: a share is planned, and counts for nothing.
@@ -128,10 +136,32 @@ TEST(Help, IsForAFewRowsOfWhatTheKernelsKnow) {
   EXPECT_NEAR(helped.token.seconds, alone.token.seconds, 0.02 * alone.token.seconds);
 }
 
+// Half of 1.28 TFLOP/s are 40 GB/s of BF16 for 16 rows, as fast as they come from RAM, and 20
+// for 32.
+TEST(Help, IsLessOfManyRowsForACpuThatCountsSlowly) {
+  const auto share = [](std::int64_t rows) {
+    return plan_of({.batch = rows, .operations = 1.28e12}).cpu_share;
+  };
+  EXPECT_NEAR(share(16), share(1), 0.01);
+  EXPECT_NEAR(share(32), 1.0 / 3, 0.01);
+  // With half of each matrix, it is done with 32 rows when the link has brought all.
+  EXPECT_EQ(plan_of({.operations = 1.3e12}).helped_rows, 32);
+  EXPECT_EQ(plan_of({.operations = 6.4e11}).helped_rows, 16);
+  EXPECT_EQ(plan_of({.operations = 1e10}).helped_rows, kFewRows);
+  EXPECT_EQ(plan_of({.operations = 1e13}).helped_rows, kMostHelpedRows);
+  EXPECT_EQ(plan_of({.measured = false}).helped_rows, kFewRows);
+}
+
 TEST(Help, IsKeptWithThePlan) {
   const Plan plan = plan_of({});
   EXPECT_EQ(read_plan(write_plan(plan), "plan.json").cpu_share, plan.cpu_share);
+  EXPECT_EQ(read_plan(write_plan(plan), "plan.json").helped_rows, plan.helped_rows);
   EXPECT_EQ(read_plan(write_plan(plan), "plan.json"), plan);
+  Plan wrong = plan;
+  wrong.helped_rows = kMostHelpedRows + 1;
+  EXPECT_THAT(
+      [&] { read_plan(write_plan(wrong), "plan.json"); },
+      ThrowsMessage<Error>(HasSubstr("plan.json: plan: \"helped_rows\" is 33, more than 32")));
 }
 
 // The slots are full long before the CPU's units have been computed.

@@ -56,6 +56,7 @@ class SplitLinear : public testing::TestWithParam<at::ScalarType> {
     Plan plan;
     plan.map = {{"", kCpuDevice}};
     plan.cpu_share = cpu_share;
+    plan.helped_rows = kMostHelpedRows;
     LoadOptions options;
     options.main_device = kGpu;
     options.dtype = GetParam() == at::kFloat ? Dtype::kF32 : Dtype::kBF16;
@@ -83,7 +84,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected, const at::
 TEST_P(SplitLinear, GivesWhatTheGpuAloneGivesAndBringsLess) {
   const at::NoGradGuard no_gradients;
   nn::Sequential model = loaded(0.5);
-  for (const std::int64_t rows : {1, 2, 3, 4}) {
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 17, 32}) {
     const at::Tensor x = random_rows(rows);
     const Bytes before = dispatch_report(model).bytes_moved;
     const at::Tensor found = first_of(model, x);
@@ -120,7 +121,7 @@ TEST_P(SplitLinear, GivesWithOthersOfItsInputWhatItGivesAlone) {
 
 TEST_P(SplitLinear, LeavesManyRowsAndGradientsToTheGpu) {
   nn::Sequential model = loaded(0.5);
-  const at::Tensor many = random_rows(5);
+  const at::Tensor many = random_rows(kMostHelpedRows + 1);
   {
     const at::NoGradGuard no_gradients;
     EXPECT_TRUE(first_of(model, many).equal(first_of(original, many)));
