@@ -25,7 +25,8 @@ struct HostRows {
 };
 
 // out[v * count + r] = row r times vectors[v * width …], rounded to the matrix's type, for
-// v < vector_count <= kMostVectors; of each matrix. REQUIRES: one type and one width.
+// v < vector_count <= kMostVectors; of each matrix. One vector alone is summed in another order
+// than several. REQUIRES: one type and one width.
 class HostProducts {
  public:
   HostProducts(std::vector<HostRows> matrices, const float* vectors, std::int64_t vector_count);

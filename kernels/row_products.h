@@ -1,8 +1,8 @@
 #pragma once
 
 // Products of a matrix's rows with a few vectors: what a linear layer does when it decodes. Every
-// element of the matrix is read once, so that memory is the limit. Pure; each result depends on its
-// row and vector alone, whatever else is computed beside it.
+// element of the matrix comes from memory once, which is the limit. Pure; each result depends on
+// its row and vector alone, whatever else is computed beside it.
 
 #include <cstddef>
 #include <cstdint>

@@ -208,6 +208,7 @@ class Bench {
   double disk_bandwidth() const {
     fs::path largest;
     for (const auto& entry : fs::directory_iterator(model_)) {
+      if (!entry.is_regular_file()) continue;
       if (largest.empty() || entry.file_size() > fs::file_size(largest)) largest = entry.path();
     }
     return runtime::disk_bandwidth(largest);
@@ -226,7 +227,7 @@ class Bench {
     for (int round = 0; round < options_.rounds; ++round) {
       say(fmt::format("{}: {} of {}", figures.front().first.name, round + 1, options_.rounds));
       std::optional<BenchRun> own;
-      if (limit) limits.push_back(limit());
+      if (limit && fits) limits.push_back(limit());
       if (fits) own = haul_if_it_fits(ours, figures.front().first.remark);
       fits = own.has_value();
       if (fits) {

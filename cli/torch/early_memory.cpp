@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 
 #include "core/base/pages.h"
 
@@ -23,6 +25,7 @@ constexpr int kOtherThreads = 2;  // the libraries' start, and the driver's
 pthread_mutex_t begins_or_ends = PTHREAD_MUTEX_INITIALIZER;
 bool ended = false;
 EarlyMemory memory;
+std::size_t to_bring = 0;
 std::array<pthread_t, kMostThreads> threads;
 int thread_count = 0;
 std::size_t next = 0;
@@ -30,22 +33,28 @@ std::size_t next = 0;
 // Pages that a program touches itself hold up nobody else's memory calls, as the system's own
 // reading into them would.
 void* bring(void* /*unused*/) {
+  const auto page_size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   while (!__atomic_load_n(&ended, __ATOMIC_RELAXED)) {
     const std::size_t at = __atomic_fetch_add(&next, core::kHugePage, __ATOMIC_RELAXED);
-    if (at >= memory.size) break;
-    static_cast<volatile std::byte*>(memory.data)[at] = std::byte{0};
+    if (at >= to_bring) break;
+    // Where there are no huge pages each small one has to be touched.
+    for (std::size_t page = at; page < at + core::kHugePage; page += page_size) {
+      static_cast<volatile std::byte*>(memory.data)[page] = std::byte{0};
+    }
   }
   return nullptr;
 }
 
 double weights_in(const char* folder) {
   constexpr std::string_view kEnding = ".safetensors";
+  constexpr std::string_view kSecondCopy = "consolidated";
   DIR* const entries = ::opendir(folder);
   if (entries == nullptr) return 0;
   double sum = 0;
   while (const dirent* const entry = ::readdir(entries)) {
     struct stat file {};
-    if (!std::string_view(entry->d_name).ends_with(kEnding)) continue;
+    const std::string_view name = entry->d_name;
+    if (!name.ends_with(kEnding) || name.starts_with(kSecondCopy)) continue;
     if (::fstatat(::dirfd(entries), entry->d_name, &file, 0) != 0) continue;
     sum += static_cast<double>(file.st_size);
   }
@@ -74,26 +83,79 @@ double bytes_of(std::string_view text) {
     }
   }
   if (place > 0) value /= place;
-  if (text.empty() || text == "B") return value;
+  if (text.empty()) return value;
   const std::size_t unit = kUnits.find(text[0]);
   if (unit == kUnits.npos || (text.substr(1) != "B" && text.substr(1) != "iB")) return -1;
   for (std::size_t i = 0; i <= unit; ++i) value *= text.size() == 3 ? 1024 : 1000;
   return value;
 }
 
-double available_memory() {
-  std::FILE* const file = std::fopen("/proc/meminfo", "re");
-  if (file == nullptr) return 0;
-  std::array<char, 128> line;
-  unsigned long long kilobytes = 0;
-  while (std::fgets(line.data(), line.size(), file) != nullptr) {
-    if (std::sscanf(line.data(), "MemAvailable: %llu", &kilobytes) == 1) break;
+// The number in a file's first line of this format; `other` where there is none.
+double number_in(const char* path, const char* format, double other) {
+  std::FILE* const file = std::fopen(path, "re");
+  if (file == nullptr) return other;
+  std::array<char, 256> line;
+  unsigned long long number = 0;
+  bool found = false;
+  while (!found && std::fgets(line.data(), line.size(), file) != nullptr) {
+    found = std::sscanf(line.data(), format, &number) == 1;
   }
   std::fclose(file);
-  return 1024 * static_cast<double>(kilobytes);
+  return found ? static_cast<double>(number) : other;
 }
 
-void start(std::size_t size) {
+// The least that a control group and those around it leave, of two files in each.
+double left_in(std::string_view mount, std::string_view group, const char* most_name,
+               const char* used_name) {
+  double left = std::numeric_limits<double>::max();
+  for (;; group = group.substr(0, group.rfind('/'))) {
+    const auto number = [&](const char* name, double other) {
+      std::array<char, 1024> path;
+      std::snprintf(path.data(), path.size(), "%.*s%.*s/%s", static_cast<int>(mount.size()),
+                    mount.data(), static_cast<int>(group.size()), group.data(), name);
+      return number_in(path.data(), "%llu", other);
+    };
+    const double most = number(most_name, -1);  // which may be "max"
+    if (most >= 0) left = std::min(left, most - number(used_name, 0));
+    if (group.empty()) return left;
+  }
+}
+
+// By the process's control groups, of either kind.
+double left_by_groups() {
+  std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
+  if (file == nullptr) return 0;
+  double left = std::numeric_limits<double>::max();
+  std::array<char, 700> line;
+  while (std::fgets(line.data(), line.size(), file) != nullptr) {
+    std::string_view group = line.data();
+    group = group.substr(0, group.find('\n'));
+    const bool of_memory = group.find(":memory:") != group.npos;
+    if (!of_memory && !group.starts_with("0::")) continue;
+    group.remove_prefix(std::min(group.size(), group.find('/')));
+    left = std::min(left, of_memory
+                              ? left_in("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes",
+                                        "memory.usage_in_bytes")
+                              : left_in("/sys/fs/cgroup", group, "memory.max", "memory.current"));
+  }
+  std::fclose(file);
+  return left;
+}
+
+double available_memory() {
+  constexpr double kKilobyte = 1024;
+  const double free = kKilobyte * number_in("/proc/meminfo", "MemAvailable: %llu", 0);
+  return std::min(free, left_by_groups());
+}
+
+int cores() {
+  cpu_set_t allowed;
+  return ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+void start(const MemoryWanted& wanted) {
+  constexpr std::size_t kSlack = std::size_t{1} << 30;  // between weights, and behind them
+  const std::size_t size = (wanted.weights + kSlack) / core::kHugePage * core::kHugePage;
   const std::size_t room = size + core::kHugePage;
   void* const mapped = ::mmap(nullptr, room, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -104,8 +166,8 @@ void start(std::size_t size) {
   ::munmap(begin + before + size, core::kHugePage - before);
   memory = {begin + before, size, 0};
   ::madvise(memory.data, size, MADV_HUGEPAGE);
-  const int cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  const int count = std::clamp(cores - kOtherThreads, 1, kMostThreads);
+  to_bring = wanted.in_ram / core::kHugePage * core::kHugePage;
+  const int count = std::clamp(cores() - kOtherThreads, 1, kMostThreads);
   while (thread_count < count && ::pthread_create(&threads[static_cast<std::size_t>(thread_count)],
                                                   nullptr, bring, nullptr) == 0) {
     ++thread_count;
@@ -114,27 +176,29 @@ void start(std::size_t size) {
 
 }  // namespace
 
-std::size_t memory_wanted(const char* folder, std::string_view budgets) {
-  double left = weights_in(folder);
+MemoryWanted memory_wanted(const char* folder, std::string_view budgets) {
+  const double weights = weights_in(folder);
+  double left = weights;
   double ram = 0;
   while (!budgets.empty()) {
     const std::string_view item = budgets.substr(0, budgets.find(','));
     budgets.remove_prefix(std::min(budgets.size(), item.size() + 1));
     const std::size_t sign = item.rfind('=');
-    if (sign == item.npos) return 0;
+    if (sign == item.npos) return {};
     const double bytes = bytes_of(trimmed(item.substr(sign + 1)));
-    if (bytes < 0) return 0;
+    if (bytes < 0) return {};
     const std::string_view key = trimmed(item.substr(0, sign));
     if (key == "cpu") ram = bytes;
     if (key != "cpu" && key != "disk") left -= bytes;
   }
   const double wanted = std::min({left, ram, 0.75 * available_memory()});
-  return wanted < static_cast<double>(kWorthIt) ? 0 : static_cast<std::size_t>(wanted);
+  if (!(wanted >= static_cast<double>(kWorthIt))) return {};
+  return {static_cast<std::size_t>(weights), static_cast<std::size_t>(wanted)};
 }
 
-void begin_to_bring(std::size_t size) {
+void begin_to_bring(const MemoryWanted& wanted) {
   ::pthread_mutex_lock(&begins_or_ends);
-  if (!ended) start(size / core::kHugePage * core::kHugePage);
+  if (!ended) start(wanted);
   ::pthread_mutex_unlock(&begins_or_ends);
 }
 
@@ -146,7 +210,7 @@ EarlyMemory early_memory() {
     ::pthread_join(threads[static_cast<std::size_t>(--thread_count)], nullptr);
   }
   EarlyMemory result = memory;
-  result.brought = std::min(next, memory.size);
+  result.brought = std::min(next, to_bring);
   memory = {};
   return result;
 }

@@ -15,12 +15,17 @@ struct EarlyMemory {
   std::size_t brought = 0;  // of it, from its beginning
 };
 
-// Of budgets like 0=8GiB,cpu=16GiB, what a model in `folder` leaves to RAM. 0: little, or not
-// known.
-std::size_t memory_wanted(const char* folder, std::string_view budgets);
+struct MemoryWanted {
+  std::size_t weights = 0;
+  std::size_t in_ram = 0;  // of them; 0: too little to begin early, or not known
+};
 
-// By threads of its own; not after early_memory().
-void begin_to_bring(std::size_t size);
+// By budgets like 0=8GiB,cpu=16GiB, of a model in `folder`.
+MemoryWanted memory_wanted(const char* folder, std::string_view budgets);
+
+// By threads of its own; not after early_memory(). The mapping is as large as all weights, whatever
+// a plan then leaves to RAM.
+void begin_to_bring(const MemoryWanted& wanted);
 
 // Ends it. What there is belongs to the caller.
 EarlyMemory early_memory();

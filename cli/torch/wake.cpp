@@ -16,7 +16,9 @@ namespace {
 pthread_t waker;
 bool wakes = false;
 const char* model = nullptr;
-std::string_view budgets;  // none: what the machine has, which is not known here
+// Of a model that is loaded at once, as it is stored. None: what the machine has, which is not
+// known here.
+std::string_view budgets;
 
 // By the driver's own functions: the runtime's would hold up torch's libraries, which tell it about
 // their kernels meanwhile. It finds the context here.
@@ -24,7 +26,8 @@ void* wake(void* /*unused*/) {
   // The C library, which is initialised first, sets it: nothing may be opened before.
   while (__atomic_load_n(&environ, __ATOMIC_ACQUIRE) == nullptr) ::usleep(100);
   if (!budgets.empty()) {
-    if (const std::size_t size = memory_wanted(model, budgets)) begin_to_bring(size);
+    const MemoryWanted wanted = memory_wanted(model, budgets);
+    if (wanted.in_ram > 0) begin_to_bring(wanted);
   }
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return nullptr;
@@ -72,8 +75,9 @@ bool uses_first_gpu(int argc, char** argv, char** environment) {
                                   "--pipeline",
                                   "--tensor-parallel",
                                   "--num-processes"};
-  constexpr std::array kLaunched = {"LOCAL_RANK=", "OMPI_COMM_WORLD_LOCAL_RANK=",
-                                    "MV2_COMM_WORLD_LOCAL_RANK=", "MPI_LOCALRANKID="};
+  constexpr std::array kLaunched = {
+      "LOCAL_RANK=", "OMPI_COMM_WORLD_LOCAL_RANK=", "MV2_COMM_WORLD_LOCAL_RANK=",
+      "MPI_LOCALRANKID=", "SLURM_PROCID="};
   if (argc < 3 || argv[1] != std::string_view("run")) return false;
   for (char** variable = environment; *variable != nullptr; ++variable) {
     for (const char* const name : kLaunched) {
@@ -95,8 +99,21 @@ bool uses_first_gpu(int argc, char** argv, char** environment) {
   return true;
 }
 
+// Not after a prompt has come through a pipe.
+bool loads_at_once(int argc, char** argv) {
+  constexpr std::array kPrompts = {"--prompt", "--ids", "--chat", "--file"};
+  bool has_prompt = false;
+  for (int i = 3; i < argc; ++i) {
+    if (is_flag(argv[i], "--dtype")) return false;
+    has_prompt |= std::any_of(kPrompts.begin(), kPrompts.end(),
+                              [&](const char* flag) { return is_flag(argv[i], flag); });
+  }
+  return has_prompt;
+}
+
 void begin(int argc, char** argv, char** environment) {
   if (!uses_first_gpu(argc, argv, environment)) return;
+  if (!loads_at_once(argc, argv)) budgets = {};
   model = argv[2];
   wakes = ::pthread_create(&waker, nullptr, wake, nullptr) == 0;
 }

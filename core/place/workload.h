@@ -7,12 +7,12 @@
 
 namespace haul::core {
 
-// What a request brings beside the weights, from the estimate's table: for one step (a token of
-// each sequence, for many with a share of their prompts, or a pass of a model that does not
-// generate), and for the prompt.
 // Bytes a second of weights that the CPU can multiply with so many rows of input.
 double multiplied(const Profile& profile, Dtype dtype, std::int64_t rows);
 
+// What a request brings beside the weights, from the estimate's table: for one step (a token of
+// each sequence, for many with a share of their prompts, or a pass of a model that does not
+// generate), and for the prompt.
 Workload plan_workload(const Description& description, const PlanRequest& request,
                        const Profile& profile);
 // The same with keys and values in RAM; nothing where that cannot be: it is for decoders on one GPU

@@ -182,7 +182,7 @@ bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int
     using T = decltype(number);
     const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
     return width > 0 && columns > 0 && columns % kWide<T> == 0 && vectors >= 1 &&
-           vectors <= kMostVectors && shared_for<T>(width, vectors, norm) <= most;
+           vectors <= kFewVectors && shared_for<T>(width, vectors, norm) <= most;
   });
 }
 

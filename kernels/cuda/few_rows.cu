@@ -212,7 +212,7 @@ bool serves_width(Numbers numbers, std::size_t width, int vectors, const NormBy&
   return for_numbers(numbers, [&](auto number) {
     using T = decltype(number);
     const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
-    return width > 0 && width % kWide<T> == 0 && vectors >= 1 && vectors <= kMostVectors &&
+    return width > 0 && width % kWide<T> == 0 && vectors >= 1 && vectors <= kFewVectors &&
            shared_for<T>(width, vectors, norm) <= most;
   });
 }

@@ -16,11 +16,11 @@
 
 namespace haul::kernels::cuda {
 
-constexpr int kMostVectors = 4;
+constexpr int kFewVectors = 4;
 constexpr int kMostWeights = 3;
 
 // Starts the kernel that is made for so many vectors: run(std::integral_constant<int, N>).
-template <int kVectors = kMostVectors, typename Run>
+template <int kVectors = kFewVectors, typename Run>
 cudaError_t for_vectors(int vectors, const Run& run) {
   if (vectors == kVectors) return run(std::integral_constant<int, kVectors>());
   if constexpr (kVectors > 1) return for_vectors<kVectors - 1>(vectors, run);

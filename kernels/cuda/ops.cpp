@@ -65,7 +65,7 @@ bool is_aligned(const at::Tensor& x) {
 bool is_served(const at::Tensor& x, const at::Tensor& weight, const cuda::NormBy& norm = {}) {
   const std::int64_t width = weight.size(1);
   return has_own_ops(x.device(), x.scalar_type()) && weight.scalar_type() == x.scalar_type() &&
-         x.size(-1) == width && x.numel() <= cuda::kMostVectors * width &&
+         x.size(-1) == width && x.numel() <= cuda::kFewVectors * width &&
          cuda::serves_width(numbers(x), static_cast<std::size_t>(width),
                             static_cast<int>(x.numel() / width), norm) &&
          weight.is_contiguous() && is_aligned(weight);

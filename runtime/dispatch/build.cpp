@@ -31,6 +31,7 @@
 #include "runtime/dispatch/pinner.h"
 #include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/weight_store.h"
+#include "runtime/tiers/offered_memory.h"
 
 namespace haul::runtime {
 namespace {
@@ -108,6 +109,7 @@ class Builder {
 
   std::shared_ptr<WeightStore> run() {
     lay_out();
+    drop_offered();
     find_files();
     make_slots();
     fill();

@@ -222,7 +222,7 @@ double disk_bandwidth(const fs::path& file) {
   Ledger ledger("measure", std::nullopt);
   DiskReader reader;
   const int opened = reader.open(file);
-  const Bytes third = reader.file_size(opened) / kReads / kMiB * kMiB;
+  const Bytes third = reader.file_size(opened) / kReads;
   const Bytes size = std::min<Bytes>(third, kHost);
   const std::unique_ptr<Slab> memory = host_memory(ledger, size + 2 * kReadSlack, false);
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);

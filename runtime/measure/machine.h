@@ -34,7 +34,7 @@ double read_bandwidth(c10::Device device);
 // Bytes a second from pinned RAM to a GPU, in pieces of this size.
 double link_bandwidth(int gpu, Bytes piece);
 
-// Bytes a second that a file of at least 3 MB comes from its disk, past the page cache.
+// Bytes a second with which a file comes from its disk, past the page cache.
 double disk_bandwidth(const std::filesystem::path& file);
 
 }  // namespace haul::runtime

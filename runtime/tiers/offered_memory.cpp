@@ -44,10 +44,10 @@ void offer_memory(std::byte* memory, Bytes size, Bytes brought) {
 }
 
 std::byte* take_offered(Bytes size) {
-  const Bytes room = (size + core::kHugePage - 1) / core::kHugePage * core::kHugePage;
   Offered& from = offered();
   const std::lock_guard lock(from.mutex);
-  if (size < kLeast || room > from.size) return nullptr;
+  if (size < kLeast || size > from.size) return nullptr;
+  const Bytes room = (size + core::kHugePage - 1) / core::kHugePage * core::kHugePage;
   std::byte* const taken = from.memory;
   from.skip(room);
   const Bytes used = (size + kPage - 1) / kPage * kPage;  // as much as the caller unmaps

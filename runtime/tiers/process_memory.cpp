@@ -1,5 +1,6 @@
 #include "runtime/tiers/process_memory.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <string>
@@ -41,7 +42,8 @@ Bytes libtorch_memory() {
     constexpr std::int64_t kWidth = 64;
     const at::Tensor some = at::ones({kWidth, kWidth});
     some.mm(some);
-    return resident_memory_now() - offered_now();
+    const Bytes all = resident_memory_now();
+    return all - std::min(all, offered_now());
   }();
   return bytes;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,43 +52,54 @@ TEST(Wake, LeavesItWhereItMayNotBeUsed) {
   EXPECT_EQ(woken({"run", "model", "--num-processes", "2"}), kNot);
   EXPECT_EQ(woken({"run", "model"}, {{"LOCAL_RANK", "1"}}), kNot);
   EXPECT_EQ(woken({"run", "model"}, {{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}), kNot);
+  EXPECT_EQ(woken({"run", "model"}, {{"SLURM_PROCID", "1"}}), kNot);
 }
 
-// Weights of 1 GiB; files that are no weights do not count.
+// Weights of 1 GiB; files that are no weights, or the same ones again, do not count.
 class EarlyMemory : public testing::Test {
  protected:
   EarlyMemory() {
-    for (const char* name : {"a.safetensors", "b.safetensors", "c.bin"}) {
+    for (const char* name :
+         {"a.safetensors", "b.safetensors", "c.bin", "consolidated.safetensors"}) {
       std::ofstream(folder.path() / name).close();
-      std::filesystem::resize_file(folder.path() / name, std::size_t{512} << 20);
+      std::filesystem::resize_file(folder.path() / name, 512 * kMiB);
     }
   }
-  std::string brought(const std::string& budgets, std::size_t wait = 0) const {
-    return woken({"run", folder.path().string(), "--max-memory", budgets},
-                 {{"HAUL_PROBE_WAITS_FOR", std::to_string(wait)}});
+  std::vector<std::string> run(const std::string& budgets) const {
+    return {"run", folder.path().string(), "--prompt", "Hi", "--max-memory", budgets};
   }
+  void expect_brought(const std::string& budgets, std::size_t bytes) const {
+    EXPECT_THAT(woken(run(budgets), {{"HAUL_PROBE_WAITS_FOR", std::to_string(bytes)}}),
+                HasSubstr(fmt::format("early {}, brought {}\n", 2048 * kMiB, bytes)))
+        << budgets;
+  }
+
+  static constexpr std::size_t kMiB = std::size_t{1} << 20;
   test::TemporaryFolder folder;
 };
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
 TEST_F(EarlyMemory, IsWhatTheGpuLeavesToRam) {
-  EXPECT_THAT(brought("0=512MiB,cpu=4GiB", 512 * kMiB),
-              HasSubstr("early 536870912, brought 536870912\n"));
-  EXPECT_THAT(brought("0=0.25GiB, cpu = 4GiB"), HasSubstr("early 805306368,"));
-  EXPECT_THAT(brought("0=200MB,1=200MB,cpu=4GB"), HasSubstr("early 673185792,"));
-  EXPECT_THAT(brought("cpu=300MiB,0=268435456,disk=10GiB"), HasSubstr("early 314572800,"));
+  expect_brought("0=512MiB,cpu=4GiB", 512 * kMiB);
+  expect_brought("0=0.25GiB, cpu = 4GiB", 768 * kMiB);
+  expect_brought("0=300MB,1=200MB,cpu=4GB", 546 * kMiB);
+  expect_brought("cpu=300MiB,0=268435456,disk=10GiB", 300 * kMiB);
 }
 
 TEST_F(EarlyMemory, IsNoneWhereLittleOrNothingIsKnown) {
   for (const char* const budgets :
        {"0=2GiB,cpu=4GiB", "0=1GiB,cpu=4GiB", "0=900MiB,cpu=4GiB", "0=512MiB", "0=512MiB,cpu=0",
         "0=512MiB,cpu=4Gib", "0=512MiB,cpu=4GiB,what"}) {
-    EXPECT_EQ(brought(budgets), kWoken) << budgets;
+    EXPECT_EQ(woken(run(budgets)), kWoken) << budgets;
   }
-  EXPECT_EQ(woken({"run", "nosuch", "--max-memory", "0=1MiB,cpu=4GiB"}), kWoken);
-  EXPECT_EQ(woken({"run", folder.path().string()}), kWoken);
-  EXPECT_EQ(brought("cpu=4GiB"), kNot);
+  const std::string path = folder.path().string();
+  const std::string budgets = "0=512MiB,cpu=4GiB";
+  EXPECT_EQ(woken({"run", "nosuch", "--prompt", "Hi", "--max-memory", budgets}), kWoken);
+  EXPECT_EQ(woken({"run", path, "--prompt", "Hi"}), kWoken) << "budgets of the machine";
+  EXPECT_EQ(woken({"run", path, "--max-memory", budgets}), kWoken) << "a prompt from a pipe";
+  std::vector<std::string> cast = run(budgets);
+  cast.insert(cast.end(), {"--dtype", "bfloat16"});
+  EXPECT_EQ(woken(cast), kWoken);
+  EXPECT_EQ(woken(run("cpu=4GiB")), kNot);
 }
 
 TEST(Wake, DoesWithoutADriver) {

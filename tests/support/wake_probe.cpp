@@ -1,5 +1,5 @@
 // A program that wakes the GPU as haul-torch does, and waits until it has as much memory as
-// HAUL_PROBE_WAITS_FOR says.
+// HAUL_PROBE_WAITS_FOR says, and no more comes.
 
 #include <unistd.h>
 
@@ -25,13 +25,18 @@ double resident_bytes() {
 int main() {
   haul::cli::wait_until_awake();
   const char* const wanted = std::getenv("HAUL_PROBE_WAITS_FOR");
-  for (int i = 0; wanted != nullptr && resident_bytes() < std::atof(wanted) && i < 30'000; ++i) {
+  double resident = 0;
+  int steady = 0;
+  for (int i = 0; wanted != nullptr && steady < 500 && i < 30'000; ++i, ++steady) {
     ::usleep(1000);
+    const double now = resident_bytes();
+    if (now < std::atof(wanted) || now > resident) steady = 0;
+    resident = now;
   }
   const haul::cli::EarlyMemory early = haul::cli::early_memory();
   if (early.size > 0) {
-    const bool zeros = std::all_of(early.data, early.data + early.size,
-                                   [](std::byte b) { return b == std::byte{}; });
+    const bool zeros = std::all_of(early.data, early.data + early.brought,
+                                   [](std::byte each) { return each == std::byte{}; });
     std::printf("early %zu, brought %zu%s\n", early.size, early.brought,
                 zeros ? "" : ", not zeros");
   }

@@ -2,13 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <memory>
 
 #include <gtest/gtest.h>
 
 #include "core/base/pages.h"
 #include "runtime/tiers/ledger.h"
-#include "runtime/tiers/process_memory.h"
 #include "runtime/tiers/slab.h"
 
 namespace haul::runtime {
@@ -23,11 +23,14 @@ bool is_mapped(std::byte* memory) {
 class OfferedMemory : public testing::Test {
  protected:
   OfferedMemory() {
-    void* const mapped = mmap(nullptr, 3 * kPart + core::kHugePage, PROT_READ | PROT_WRITE,
+    constexpr Bytes kRoom = 3 * kPart + core::kHugePage;
+    void* const mapped = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    void* begin = mapped;
-    std::size_t room = 3 * kPart + core::kHugePage;
-    begin_ = static_cast<std::byte*>(std::align(core::kHugePage, 3 * kPart, begin, room));
+    auto* const first = static_cast<std::byte*>(mapped);
+    const Bytes before = -reinterpret_cast<std::uintptr_t>(first) % core::kHugePage;
+    begin_ = first + before;
+    if (before > 0) munmap(first, before);
+    munmap(begin_ + 3 * kPart, core::kHugePage - before);
     offer_memory(begin_, 3 * kPart, 2 * kPart);
   }
   ~OfferedMemory() override { drop_offered(); }
