@@ -25,7 +25,6 @@ constexpr TokenId kPrompt = 7;
 void write_profile(const fs::path& path, double help) {
   Profile profile;
   profile.ram_bandwidth = 1e6;
-  profile.cpu_operations = 1e6;
   profile.help_bandwidth = help;
   std::ofstream(path) << haul::write_profile(profile);
   ::setenv("HAUL_PROFILE", path.c_str(), 1);
