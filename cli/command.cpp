@@ -63,12 +63,25 @@ std::vector<std::string> arguments_for(const CLI::App& app, int argc, char** arg
   return {arguments.rbegin(), arguments.rend()};
 }
 
-void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-' || find_verb(app, argv[1]) != nullptr) return;
-  std::string verbs;
-  for (const CLI::App* verb : app.get_subcommands(nullptr)) verbs += " " + verb->get_name();
-  throw Error(ErrorKind::kUsage, fmt::format("there is no verb '{}'", argv[1]),
-              "the verbs are" + verbs);
+// Else CLI11 says that something is missing, and not what is wrong.
+void check_verbs(const CLI::App& app, int argc, char** argv) {
+  std::string said = "haul";
+  const CLI::App* within = &app;
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    const auto verbs = within->get_subcommands(nullptr);
+    if (verbs.empty()) return;
+    const CLI::App* const verb = find_verb(*within, argv[i]);
+    if (verb == nullptr) {
+      std::string names;
+      for (const CLI::App* each : verbs) names += " " + each->get_name();
+      throw Error(ErrorKind::kUsage,
+                  i == 1 ? fmt::format("there is no verb '{}'", argv[i])
+                         : fmt::format("there is no '{} {}'", said, argv[i]),
+                  i == 1 ? "the verbs are" + names : fmt::format("{} has{}", said, names));
+    }
+    said += fmt::format(" {}", argv[i]);
+    within = verb;
+  }
 }
 
 void print_error(const char* message, const std::string& hint) {
@@ -88,7 +101,7 @@ int run_command(int argc, char** argv, const std::function<void(CLI::App&)>& add
   app.set_version_flag("--version", "haul " HAUL_VERSION);
   add_verbs(app);
   try {
-    check_verb(app, argc, argv);
+    check_verbs(app, argc, argv);
     app.parse(arguments_for(app, argc, argv));
     return kDone;
   } catch (const ExitCode& code) {

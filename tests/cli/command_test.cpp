@@ -28,6 +28,13 @@ TEST(Command, AnUnknownVerbIsAUsageErrorThatNamesIt) {
   EXPECT_THAT(run.out, testing::IsEmpty());
 }
 
+TEST(Command, AnUnknownWordBehindAVerbIsToldWithThoseThatItKnows) {
+  const auto run = test::run_haul({"config", "defualt"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "haul: error: there is no 'haul config defualt'\n  haul config has default update\n");
+}
+
 TEST(Command, AnUnknownFlagIsAUsageError) {
   const test::TemporaryFolder folder;
   const auto run = test::run_haul({"tree", folder.write("t.json", kTree), "--frobnicate"});
