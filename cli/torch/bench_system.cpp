@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -48,9 +49,10 @@ constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
 constexpr std::array<std::size_t, 9> kAtOnce{8, 16, 32, 48, 64, 96, 128, 192, 256};
 constexpr std::array<std::size_t, 3> kAtOnceOnCpu{1, 2, 4};
-constexpr double kOffloadedShare = 0.33;  // of the weights, on the GPU
-constexpr Bytes kBesideShare = 1 * kGiB;  // for caches and activations
-constexpr double kBetter = 1.05;          // times as fast, to try yet more at once
+constexpr double kOffloadedShare = 0.33;    // of the weights, on the GPU
+constexpr Bytes kBesideShare = 1 * kGiB;    // for caches and activations
+constexpr double kBetter = 1.05;            // times as fast, to try yet more at once
+constexpr std::chrono::minutes kFresh(10);  // for which a machine stays as it was measured
 // Beside the weights, for a process that runs them.
 constexpr Bytes kProcess = 1 * kGiB;
 constexpr Bytes kGpuProcess = 3 * kGiB;
@@ -102,14 +104,16 @@ class Bench {
                                   std::hash<std::string>()(config.dump()) & 0xffffffff);
     work_ = folder / "work";
     fs::create_directories(work_);
-    say("measuring the machine");
-    // In a process of its own, which leaves nothing in a GPU's memory.
-    const ChildEnd measured = run_child({"env", "HAUL_PROFILE=" + profile_file().string(),
-                                         fs::read_symlink("/proc/self/exe").string(), "bench",
-                                         "machine", "--json", "--folder", folder.string()});
-    end_if_interrupted();
-    if (measured.exit_code != 0) throw Error(ErrorKind::kResource, measured.err);
-    profile_ = read_profile(measured.out, "haul bench machine");
+    if (!was_just_measured()) {
+      say("measuring the machine");
+      // In a process of its own, which leaves nothing in a GPU's memory.
+      const ChildEnd measured = run_child({"env", "HAUL_PROFILE=" + profile_file().string(),
+                                           fs::read_symlink("/proc/self/exe").string(), "bench",
+                                           "machine", "--folder", folder.string()});
+      end_if_interrupted();
+      if (measured.exit_code != 0) throw Error(ErrorKind::kResource, measured.err);
+    }
+    profile_ = read_profile(core::read_file(profile_file(), kMiB), profile_file().string());
     try {
       checkpoint_ = runtime::random_checkpoint(config, model_, [&](Bytes done, Bytes all) {
         say(fmt::format("writing {}: {} of {}", model_.string(), format_bytes(done),
@@ -287,6 +291,12 @@ class Bench {
 
  private:
   fs::path profile_file() const { return work_ / "profile.json"; }
+  // By the bench before this one.
+  bool was_just_measured() const {
+    std::error_code none;
+    const auto written = fs::last_write_time(profile_file(), none);
+    return !none && fs::file_time_type::clock::now() - written < kFresh;
+  }
   double tolerance() const {
     return main_dtype(checkpoint_.description) == Dtype::kF32 ? kFloatTie : kHalfTie;
   }
@@ -417,17 +427,18 @@ void bench_load(const BenchOptions& options) {
   std::optional<double> warm;
   if (bench.has_gpu()) warm = bench.weights() / profile.of_gpu(0).link_bandwidth;
   const auto measure = [&](const BenchWork& work, const std::string& how,
-                           std::optional<double> limit) {
+                           std::optional<double> limit, const Bench::Limit& unsteady = {}) {
     BenchRow load = row("load, " + how, "s", limit);
     BenchRow start = row("start to first token, " + how, "s", std::nullopt);
     load.more_is_better = start.more_is_better = false;
     bench.measure({{load, [](const BenchRun& run) { return run.load; }},
                    {start, [](const BenchRun& run) { return run.start; }}},
-                  work, work);
+                  work, work, {}, unsteady);
   };
   BenchWork work = bench.work(1, kPrompt, 1);
   work.cold = true;
-  measure(work, "page cache cold", bench.weights() / profile.disk_bandwidth);
+  measure(work, "page cache cold", std::nullopt,
+          [&] { return bench.weights() / bench.disk_bandwidth(); });
   work.cold = false;
   bench.haul(work);  // brings the files into the page cache
   measure(work, "page cache warm", warm);

@@ -176,20 +176,23 @@ void start(const MemoryWanted& wanted) {
 
 }  // namespace
 
+BudgetText take_budget(std::string_view* budgets) {
+  const std::string_view item = budgets->substr(0, budgets->find(','));
+  budgets->remove_prefix(std::min(budgets->size(), item.size() + 1));
+  const std::size_t sign = std::min(item.rfind('='), item.size());
+  return {trimmed(item.substr(0, sign)), trimmed(item.substr(std::min(item.size(), sign + 1)))};
+}
+
 MemoryWanted memory_wanted(const char* folder, std::string_view budgets) {
   const double weights = weights_in(folder);
   double left = weights;
   double ram = 0;
   while (!budgets.empty()) {
-    const std::string_view item = budgets.substr(0, budgets.find(','));
-    budgets.remove_prefix(std::min(budgets.size(), item.size() + 1));
-    const std::size_t sign = item.rfind('=');
-    if (sign == item.npos) return {};
-    const double bytes = bytes_of(trimmed(item.substr(sign + 1)));
+    const BudgetText budget = take_budget(&budgets);
+    const double bytes = budget.size.empty() ? -1 : bytes_of(budget.size);
     if (bytes < 0) return {};
-    const std::string_view key = trimmed(item.substr(0, sign));
-    if (key == "cpu") ram = bytes;
-    if (key != "cpu" && key != "disk") left -= bytes;
+    if (budget.device == "cpu") ram = bytes;
+    if (budget.device != "cpu" && budget.device != "disk") left -= bytes;
   }
   const double wanted = std::min({left, ram, 0.75 * available_memory()});
   if (!(wanted >= static_cast<double>(kWorthIt))) return {};

@@ -9,6 +9,13 @@
 
 namespace haul::cli {
 
+// Of budgets like "0=8GiB, cpu = 16GiB" the first, which is then no longer among them.
+struct BudgetText {
+  std::string_view device;
+  std::string_view size;  // empty: it is written otherwise
+};
+BudgetText take_budget(std::string_view* budgets);
+
 struct EarlyMemory {
   std::byte* data = nullptr;  // a mapping, of huge pages where there are some
   std::size_t size = 0;
@@ -20,7 +27,7 @@ struct MemoryWanted {
   std::size_t in_ram = 0;  // of them; 0: too little to begin early, or not known
 };
 
-// By budgets like 0=8GiB,cpu=16GiB, of a model in `folder`.
+// Of a model in `folder`.
 MemoryWanted memory_wanted(const char* folder, std::string_view budgets);
 
 // By threads of its own; not after early_memory(). The mapping is as large as all weights, whatever

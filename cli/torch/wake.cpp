@@ -51,16 +51,13 @@ bool is_flag(std::string_view word, std::string_view flag) {
                     [](char a, char b) { return a == b || (a == '-' && b == '_'); });
 }
 
-// Whether budgets like 0=8GiB,cpu=16GiB give the first GPU anything.
+// Whether they give it anything.
 bool serve_first_gpu(std::string_view given) {
   while (!given.empty()) {
-    const std::string_view item = given.substr(0, given.find(','));
-    given.remove_prefix(std::min(given.size(), item.size() + 1));
-    const std::size_t sign = item.rfind('=');
-    const std::size_t key = item.find_first_not_of(' ');
-    if (sign == std::string_view::npos || item.substr(key, 1) != "0") continue;
-    if (item.find_first_not_of(' ', key + 1) != sign) continue;
-    if (item.find_first_of("123456789", sign) != std::string_view::npos) return true;
+    const BudgetText budget = take_budget(&given);
+    if (budget.device == "0" && budget.size.find_first_of("123456789") != budget.size.npos) {
+      return true;
+    }
   }
   return false;
 }

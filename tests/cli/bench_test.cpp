@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -85,11 +86,13 @@ TEST(BenchCommand, DecodesRandomWeightsBesideTheLimit) {
   EXPECT_DOUBLE_EQ(row["of_limit"].get<double>(), rounds[1] / row["limit"].get<double>());
   EXPECT_TRUE(row["peer"].is_null());
 
-  // The checkpoint stays, as it was.
-  const std::filesystem::path weights = model_in(made) / "model.safetensors";
-  const auto written = std::filesystem::last_write_time(weights);
-  ASSERT_EQ(run_haul(command).exit_code, 0);
-  EXPECT_EQ(std::filesystem::last_write_time(weights), written);
+  // The checkpoint stays, as it was, and so does the machine for a while.
+  for (const std::filesystem::path& file :
+       {model_in(made) / "model.safetensors", made / "work" / "profile.json"}) {
+    const auto written = std::filesystem::last_write_time(file);
+    ASSERT_EQ(run_haul(command).exit_code, 0);
+    EXPECT_EQ(std::filesystem::last_write_time(file), written) << file;
+  }
 }
 
 TEST(BenchCommand, RefusesShapesThatItDoesNotKnow) {
@@ -118,7 +121,11 @@ TEST(BenchCommand, DoesNotWriteOverAnotherModel) {
   EXPECT_THAT(first.out, HasSubstr("all in RAM"));
   const std::filesystem::path config = model_in(made) / "config.json";
   core::write_file_atomically(config, "{}");
+  const std::filesystem::path profile = made / "work" / "profile.json";
+  const auto earlier = std::filesystem::last_write_time(profile) - std::chrono::hours(1);
+  std::filesystem::last_write_time(profile, earlier);
   const auto again = run_haul(command);
+  EXPECT_GT(std::filesystem::last_write_time(profile), earlier) << "too long ago";
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("config.json: is of another model"));
   EXPECT_EQ(core::read_file(config, kMiB), "{}");
