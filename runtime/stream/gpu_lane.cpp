@@ -29,6 +29,9 @@ class GpuLane final : public Lane {
       : index_(index),
         staging_(std::move(disk), kPiece, std::max<Bytes>(2, staging / Staging::slot_size(kPiece)),
                  [host = std::move(host)](Bytes size) mutable {
+                   // Of a budget that is nearly full half of the rest, which others need as well.
+                   const Bytes most = host.left().value_or(2 * size) / 2;
+                   size = std::min(size, std::max(most, Staging::slot_size(kPiece)));
                    return std::make_unique<Slab>(c10::Device(c10::kCPU), size,
                                                  host.reserve(Tag::kStaging, size), true);
                  }),

@@ -19,8 +19,8 @@ Staging::Staging(std::shared_ptr<DiskReader> disk, Bytes piece_size, Bytes piece
                  MakeMemory make_memory)
     : disk_(std::move(disk)),
       piece_size_(piece_size),
-      pieces_(std::max<Bytes>(pieces, 1)),
-      make_memory_(std::move(make_memory)) {}
+      make_memory_(std::move(make_memory)),
+      pieces_(std::max<Bytes>(pieces, 1)) {}
 
 Staging::~Staging() {
   finish();
@@ -38,6 +38,7 @@ std::size_t Staging::reach() const {
 void Staging::make_memory() {
   if (memory_) return;
   memory_ = make_memory_(pieces_ * slot_size(piece_size_));
+  pieces_ = memory_->size() / slot_size(piece_size_);
   for (Bytes i = pieces_; i-- > 0;) {
     free_.push_back(memory_->data() + i * slot_size(piece_size_) + kReadSlack);
   }

@@ -33,6 +33,7 @@ class Staging {
   // or the reason why not. Either way the piece belongs to who is told, who gives it back. It must
   // not throw or block for long.
   using Landed = std::function<void(const Piece&, std::exception_ptr)>;
+  // Of so many bytes, or of fewer, but for one piece at least.
   using MakeMemory = std::function<std::unique_ptr<Slab>(Bytes)>;
 
   // What a piece of so many bytes takes of the memory.
@@ -88,11 +89,11 @@ class Staging {
 
   const std::shared_ptr<DiskReader> disk_;
   const Bytes piece_size_;
-  const Bytes pieces_;
   const MakeMemory make_memory_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  Bytes pieces_;
   std::unique_ptr<Slab> memory_;
   std::vector<std::byte*> free_;
   Weights asked_;     // with pieces that have not begun

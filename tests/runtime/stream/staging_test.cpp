@@ -1,5 +1,6 @@
 #include "runtime/stream/staging.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -87,6 +88,7 @@ class StagingTest : public testing::Test {
     disk = std::make_shared<DiskReader>(options);
     EXPECT_EQ(disk->open(folder.write("weights", text)), 0);
     staging = std::make_unique<Staging>(disk, kPiece, pieces, [this](Bytes size) {
+      size = std::min(size, most_memory);
       return std::make_unique<Slab>(c10::Device(c10::kCPU), size,
                                     ledger.reserve(Tag::kStaging, size));
     });
@@ -131,6 +133,7 @@ class StagingTest : public testing::Test {
 
   test::TemporaryFolder folder;
   Ledger ledger{"RAM", std::nullopt};
+  Bytes most_memory = kGiB;
   std::string text;
   std::vector<Home> homes;
   std::shared_ptr<DiskReader> disk;
@@ -152,6 +155,20 @@ TEST_F(StagingTest, BringsWeightsOfAnySizeThroughLittleMemory) {
     }
     staging.reset();
     EXPECT_EQ(ledger.used(), 0U);
+  }
+}
+
+TEST_F(StagingTest, DoesWithLessMemoryThanItAsksFor) {
+  for (const Bytes pieces : {1, 3}) {
+    most_memory = pieces * Staging::slot_size(kPiece) + 1;
+    make({100'001, kPiece, 0, 3 * kPiece + 1, 7}, 16);
+    std::vector<std::shared_ptr<Coming>> all(5);
+    for (int i = 0; i < 5; ++i) all[i] = ask(i);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(all[i]->wait(), expected(i)) << i;
+    EXPECT_EQ(staging->reach(), pieces == 3 ? 1U : 0U);
+    expect({1, 3});
+    for (const int i : {0, 1, 3}) use(i);
+    staging.reset();
   }
 }
 
