@@ -76,7 +76,7 @@ void fill_by_output(const Operands& of, const Finish& finish, at::Tensor& produc
 
 // Where a weight lies by input, a thread takes neighbouring blocks of it: long pieces of a few
 // rows. Their sums are added afterwards, in an order that the shape alone decides.
-constexpr std::int64_t kBlockRows = 128;  // at least
+constexpr std::int64_t kBlockRows = 256;  // at least
 constexpr std::int64_t kBlockColumns = 128;
 constexpr std::int64_t kMostParts = 32;  // of a column
 
