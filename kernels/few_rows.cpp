@@ -110,11 +110,10 @@ void fill_by_input(const Operands& of, const Finish& finish, at::Tensor& product
   at::parallel_for(0, of.out, grain, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t v = 0; v < of.count; ++v) {
       const std::int64_t at = v * of.out + first;
-      for (std::int64_t part = 0; part < parts && parts > 1; ++part) {
+      if (parts > 1) std::copy_n(partial + at, last - first, sums + at);
+      for (std::int64_t part = 1; part < parts; ++part) {
         const float* const added = partial + part * size + at;
-        for (std::int64_t i = 0; i < last - first; ++i) {
-          sums[at + i] = part == 0 ? added[i] : sums[at + i] + added[i];
-        }
+        for (std::int64_t i = 0; i < last - first; ++i) sums[at + i] += added[i];
       }
       finish_part(finish, {at, first, last - first}, sums + at, to + at);
     }

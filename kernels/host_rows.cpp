@@ -23,13 +23,11 @@ void multiply_rows(const HostRows& rows, std::int64_t first, std::int64_t last,
   std::array<float, kMostRows * kMostVectors> sums;  // at [v * kMostRows + row - first]
   const WeightType type = sizeof(T) == sizeof(float) ? WeightType::kF32 : WeightType::kBF16;
   const auto* const matrix = static_cast<const T*>(rows.matrix) + first * rows.width;
-  const Rows part{type,
-                  matrix,
-                  static_cast<std::size_t>(rows.width),
-                  0,
-                  static_cast<std::size_t>(last - first),
-                  false,
-                  count > 1};
+  const Rows part{.type = type,
+                  .matrix = matrix,
+                  .width = static_cast<std::size_t>(rows.width),
+                  .end = static_cast<std::size_t>(last - first),
+                  .together = count > 1};
   row_products(part, vectors, static_cast<std::size_t>(count), sums.data(), kMostRows);
   auto* const out = static_cast<T*>(rows.out);
   for (std::int64_t v = 0; v < count; ++v) {

@@ -110,12 +110,13 @@ HWY_INLINE void tile(const T* HWY_RESTRICT rows, std::size_t width,
   });
 }
 
-// For the vectors after the first four the rows come from the cache: callers give few of them.
+// For the vectors after the first few the rows come from the cache: callers give few of them.
 template <typename T>
 HWY_INLINE void all_tiles(const Rows& rows, const float* vectors, std::size_t count, float* out,
                           std::size_t stride) {
-  constexpr std::size_t kAtOnce =
-      HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 2 : 4;  // as registers hold
+  // As many as registers hold sums for.
+  constexpr std::size_t kRowsAtOnce = HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 2 : 4;
+  constexpr std::size_t kVectorsAtOnce = 4;
   const T* const matrix = static_cast<const T*>(rows.matrix);
   const auto go = [&](std::size_t v, auto vectors_at_once) {
     constexpr std::size_t kCount = decltype(vectors_at_once)::value;
@@ -127,11 +128,13 @@ HWY_INLINE void all_tiles(const Rows& rows, const float* vectors, std::size_t co
                             out + v * stride + r, stride);
       }
     };
-    tiles(std::integral_constant<std::size_t, kAtOnce>());
+    tiles(std::integral_constant<std::size_t, kRowsAtOnce>());
     tiles(std::integral_constant<std::size_t, 1>());
   };
   std::size_t v = 0;
-  for (; v + 4 <= count; v += 4) go(v, std::integral_constant<std::size_t, 4>());
+  for (; v + kVectorsAtOnce <= count; v += kVectorsAtOnce) {
+    go(v, std::integral_constant<std::size_t, kVectorsAtOnce>());
+  }
   for (; v < count; ++v) go(v, std::integral_constant<std::size_t, 1>());
 }
 

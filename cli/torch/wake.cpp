@@ -51,7 +51,7 @@ bool is_flag(std::string_view word, std::string_view flag) {
                     [](char a, char b) { return a == b || (a == '-' && b == '_'); });
 }
 
-// Whether they give it anything.
+// Whether budgets give the first GPU anything.
 bool serve_first_gpu(std::string_view given) {
   while (!given.empty()) {
     const BudgetText budget = take_budget(&given);

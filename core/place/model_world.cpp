@@ -337,7 +337,9 @@ ModelWorld build_world(const Description& description, const ModuleSizes& sizes,
                        const Workload& workload) {
   ModelWorld result;
   add_executors(memory, profile, workload, &result.world);
-  let_cpu_help(profile, linear_share(sizes), workload.most_help, &result.world);
+  if (workload.most_help > 0) {
+    let_cpu_help(profile, linear_share(sizes), workload.most_help, &result.world);
+  }
   Size largest_device = std::max(result.world.ram, result.world.disk);
   for (const Executor& executor : result.world.executors) {
     if (executor.holds_weights) largest_device = std::max(largest_device, executor.capacity);

@@ -21,7 +21,7 @@ inline constexpr int kPlanVersion = 1;
 
 enum class Planner : std::uint8_t { kHaul, kAccelerate };
 
-// Rows of input (a token of each sequence) with which any CPU multiplies as fast as it reads.
+// Rows of input (a token of each sequence) with which any CPU is taken to keep up with its RAM.
 inline constexpr std::int64_t kFewRows = 4;
 // The most up to which a fast one helps a GPU with weights in RAM.
 inline constexpr std::int64_t kMostHelpedRows = 32;

@@ -109,7 +109,7 @@ class Builder {
 
   std::shared_ptr<WeightStore> run() {
     lay_out();
-    drop_offered();
+    drop_offered();  // before it is filled: what lies there already counts to the budget
     find_files();
     make_slots();
     fill();

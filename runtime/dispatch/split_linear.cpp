@@ -99,8 +99,7 @@ std::int64_t rows_to_bring(const at::Tensor& weight, c10::ScalarType type, doubl
 
 bool is_split(const at::Tensor& x, const at::Tensor& weight) {
   const Weight* const split = find_weight(weight);
-  if (split == nullptr || split->helped_rows == 0 || !is_whole(weight) || x.dim() == 0)
-    return false;
+  if (split == nullptr || !is_whole(weight) || x.dim() == 0) return false;
   if (at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad())) return false;
   const std::int64_t width = weight.size(1);
   return x.size(-1) == width && x.numel() > 0 && x.numel() <= split->helped_rows * width &&

@@ -23,7 +23,6 @@
 #include "runtime/generate/rehearsal.h"
 #include "runtime/generate/state.h"
 #include "runtime/tiers/gpu.h"
-#include "runtime/tiers/offered_memory.h"
 #include "runtime/tiers/process_memory.h"
 
 namespace haul {
@@ -275,9 +274,6 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options) {
 LoadedModel runtime::load_share(const std::string& name, const ModelOptions& given,
                                 const ModelShare& share) {
   const ModelOptions options = completed(given);
-  struct LaterNothingIsTaken {
-    ~LaterNothingIsTaken() { runtime::drop_offered(); }
-  } const at_the_end;
   runtime::libtorch_memory();  // which is measured before there is a model
   const auto start = std::chrono::steady_clock::now();
   const core::ModelFiles files = core::resolve_model(name);

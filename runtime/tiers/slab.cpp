@@ -64,12 +64,11 @@ Slab::Slab(c10::Device device, Bytes size, Reservation reservation, bool pinned,
     return;
   }
   // Small pages keep a disk's reads waiting.
-  if (shared.descriptor < 0) data_ = take_offered(size);
-  if (data_ == nullptr && shared.descriptor < 0) {
+  data_ = shared.descriptor < 0 ? take_offered(size)
+                                : static_cast<std::byte*>(map_shared(size, shared));
+  if (data_ == nullptr) {
     data_ = static_cast<std::byte*>(map(nullptr, size, MAP_PRIVATE | MAP_ANONYMOUS, shared));
     core::prefer_huge_pages(data_, size);
-  } else if (shared.descriptor >= 0) {
-    data_ = static_cast<std::byte*>(map_shared(size, shared));
   }
   if (!pinned) return;
   try {
