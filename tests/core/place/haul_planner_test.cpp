@@ -214,6 +214,29 @@ TEST(HaulPlanner, CountsTheDriverAsItWasMeasured) {
   EXPECT_EQ(some.devices[0].context, 300 * kMiB);
 }
 
+TEST(HaulPlanner, MemoryForRecordedPassesIsForSlotsWhereNoneAre) {
+  const Description g = with_dimensions();
+  Profile recorded;
+  recorded.gpus[0].recorded = 1000;
+  Profile none = recorded;
+  none.gpus[0].recorded = 0;
+  PlanRequest request = ask(g, "0=1GiB,cpu=1GiB");
+  request.context = 100;
+  const Bytes all = make_plan(g, request, recorded).devices[0].used();
+  int with_slots = 0;
+  for (Bytes less = 1; less < 14'000; less += 100) {
+    request.memory[0].bits = 8 * (all - less);
+    request.given_map.reset();
+    const Plan plan = make_plan(g, request, recorded);
+    expect_sound(g, plan);
+    if (plan.devices[0].slots == 0) continue;
+    ++with_slots;
+    request.given_map = plan.map;
+    EXPECT_EQ(plan.devices, make_plan(g, request, none).devices) << less;
+  }
+  EXPECT_GT(with_slots, 0);
+}
+
 TEST(HaulPlanner, FindsTheLongestContextThatNeedsNoOffload) {
   const Description g = with_dimensions();
   PlanRequest request = ask(g, "0=816MiB");
