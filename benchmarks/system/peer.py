@@ -6,7 +6,7 @@ SPEC is a file with a JSON object: device, max_memory (what each may hold, in by
 that one), gpu_memory (bytes that all it has on the GPU may take), offload_folder, prompts (lists of
 ids of one length), new (tokens). One JSON line comes out when the first token is there, and another
 at the end: load_s, first_token_s, tokens_per_s (after the first, of all prompts), ids, and for each
-token of each prompt the eight likeliest with their logits.
+token of each prompt the 64 likeliest with their logits.
 """
 
 import json
@@ -67,7 +67,7 @@ def main():
         print(json.dumps({"ids": ids}), flush=True)
         if spec["new"] > 1:  # all is loaded by now
             first, rate, ids, logits = generate(spec["new"])
-        values, names = torch.stack(logits, 1).float().topk(8)
+        values, names = torch.stack(logits, 1).float().topk(64)
         tops = [list(zip(*row)) for row in zip(names.tolist(), values.tolist())]
     print(json.dumps({
         "load_s": load, "first_token_s": first, "tokens_per_s": rate, "ids": ids, "tops": tops,
