@@ -194,7 +194,9 @@ MemoryWanted memory_wanted(const char* folder, std::string_view budgets) {
     if (budget.device == "cpu") ram = bytes;
     if (budget.device != "cpu" && budget.device != "disk") left -= bytes;
   }
-  const double wanted = std::min({left, ram, 0.75 * available_memory()});
+  // Nothing is gained where the files would have to leave the page cache for it.
+  const double room = 0.75 * available_memory() - weights;
+  const double wanted = std::min({left, ram, room});
   if (!(wanted >= static_cast<double>(kWorthIt))) return {};
   return {static_cast<std::size_t>(weights), static_cast<std::size_t>(wanted)};
 }

@@ -102,6 +102,11 @@ TEST_F(EarlyMemory, IsNoneWhereLittleOrNothingIsKnown) {
   EXPECT_EQ(woken(run("cpu=4GiB")), kNot);
 }
 
+TEST_F(EarlyMemory, LeavesRoomForTheFilesThemselves) {
+  std::filesystem::resize_file(folder.path() / "a.safetensors", kMiB << 20);
+  EXPECT_EQ(woken(run("0=512MiB,cpu=512MiB")), kWoken);
+}
+
 TEST(Wake, DoesWithoutADriver) {
   const test::Finished end = test::run_process({HAUL_WAKE_PROBE, "run", "model"}, {});
   EXPECT_EQ(end.exit_code, 0) << end.err;
