@@ -13,7 +13,7 @@ std::string number(std::optional<double> value, const char* unit = "") {
 }
 
 std::string ids_text(const BenchRow& row) {
-  if (row.peer.empty()) return "-";
+  if (row.peer.empty() || row.haul.empty()) return "-";
   if (!row.ids.same) return "DIFFER";
   if (!row.ids.tie) return "same";
   return fmt::format("same to a tie at {} ({:.1f} %)", *row.ids.tie, 100 * row.ids.gap);
@@ -68,9 +68,14 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
 std::string bench_line(const BenchRow& row) {
   std::string line = row.name + ": ";
   line += row.haul.empty() ? "does not fit" : number(row.median(row.haul), " ") + row.unit;
-  if (!row.peer.empty()) line += ", the peer " + number(row.median(row.peer));
+  if (const auto share = row.of_limit()) {
+    line += fmt::format(", {} of the limit, {}", number(share), number(row.limit));
+  }
+  if (row.planned) line += ", planned " + number(row.planned);
+  if (row.peer.empty()) return line;
+  line += ", the peer " + number(row.median(row.peer));
   if (const auto times = row.times_the_peer()) line += ", " + number(times, "x");
-  return line;
+  return line + ", ids " + ids_text(row);
 }
 
 core::Json to_json(const BenchRow& row) {

@@ -16,16 +16,27 @@ BenchRow row(std::vector<double> haul, std::vector<double> peer) {
 
 TEST(BenchLine, HasTheMediansAndHowTheyCompare) {
   EXPECT_EQ(bench_line(row({17, 18, 30}, {0.9, 0.8, 1})),
-            "60 % on the GPU: 18.0 tokens/s, the peer 0.90, 20.0x");
+            "60 % on the GPU: 18.0 tokens/s, the peer 0.90, 20.0x, ids same");
   EXPECT_EQ(bench_line(row({18}, {})), "60 % on the GPU: 18.0 tokens/s");
-  EXPECT_EQ(bench_line(row({}, {0.9})), "60 % on the GPU: does not fit, the peer 0.90");
+  EXPECT_EQ(bench_line(row({}, {0.9})), "60 % on the GPU: does not fit, the peer 0.90, ids -");
+}
+
+TEST(BenchLine, TellsAllThatTheTableWill) {
+  BenchRow one = row({18}, {0.9});
+  one.limit = 20;
+  one.planned = 19;
+  one.ids.tie = 2;
+  one.ids.gap = 0.012;
+  EXPECT_EQ(bench_line(one),
+            "60 % on the GPU: 18.0 tokens/s, 0.90 of the limit, 20.0, planned 19.0, the peer 0.90, "
+            "20.0x, ids same to a tie at 2 (1.2 %)");
 }
 
 TEST(BenchLine, OfSecondsComparesTheOtherWayRound) {
   BenchRow load = row({2}, {9});
   load.unit = "s";
   load.more_is_better = false;
-  EXPECT_EQ(bench_line(load), "60 % on the GPU: 2.00 s, the peer 9.00, 4.50x");
+  EXPECT_EQ(bench_line(load), "60 % on the GPU: 2.00 s, the peer 9.00, 4.50x, ids same");
 }
 
 TEST(BenchTable, SaysWhereIdsDifferAndWhatALimitLeaves) {
