@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/idle_threads.h"
 #include "haul/error.h"
 
 namespace haul::cli {
@@ -24,22 +24,10 @@ constexpr std::pair<const char*, const char*> kVerbs[] = {
     {"test", "Check that the configured processes work together"},
 };
 
-// OpenMP's threads turn round 300,000 times before they sleep, which takes 6 to 9 ms on recent x86
-// CPUs: a layer that the CPU computes leaves them running, and those that help a GPU with the next
-// ones find no core. A few tenths of one are enough from one product to the next.
-void let_idle_threads_sleep() {
-#if defined(__x86_64__)
-  const bool has_gpu = fs::exists("/dev/nvidiactl") || fs::exists("/dev/dxg");
-  if (has_gpu && std::getenv("OMP_WAIT_POLICY") == nullptr) {
-    ::setenv("GOMP_SPINCOUNT", "10000", 0);
-  }
-#endif
-}
-
 }  // namespace
 
 void continue_with_torch(char** argv) {
-  let_idle_threads_sleep();
+  core::let_idle_threads_sleep();
   // Beside the command in a build folder, in libexec when installed.
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& place : {folder, folder.parent_path() / "libexec/haul"}) {

@@ -67,7 +67,7 @@ def main():
         print(json.dumps({"ids": ids}), flush=True)
         if spec["new"] > 1:  # all is loaded by now
             first, rate, ids, logits = generate(spec["new"])
-        values, names = torch.stack(logits, 1).float().topk(64)
+        values, names = torch.stack(logits, 1).float().topk(min(64, logits[0].shape[-1]))
         tops = [list(zip(*row)) for row in zip(names.tolist(), values.tolist())]
     print(json.dumps({
         "load_s": load, "first_token_s": first, "tokens_per_s": rate, "ids": ids, "tops": tops,

@@ -39,13 +39,12 @@ Comparison compare(const Answers& ours, const Answers& peers, const core::Json& 
     }
     const double gap = gap_between(tops.at(i).at(at), *a, *b);
     if (!(gap <= tolerance)) {
-      const std::string how_far = std::isinf(gap)
-                                      ? "has it not among its likeliest"
-                                      : fmt::format("has it {:.1f} % behind", 100 * gap);
+      const std::string how_far =
+          std::isinf(gap) ? "not among its likeliest" : fmt::format("{:.1f} % behind", 100 * gap);
       return {false,
               {},
-              fmt::format("prompt {}: token {} is {}, the peer's {}, which {}", i + 1, at + 1, *a,
-                          *b, how_far)};
+              fmt::format("prompt {}: token {} is {}, the peer's {}; the peer has ours {}", i + 1,
+                          at + 1, *a, *b, how_far)};
     }
     result.tie = std::min(result.tie.value_or(at + 1), at + 1);
     result.gap = std::max(result.gap, gap);

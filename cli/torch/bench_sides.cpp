@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +14,7 @@
 #include "cli/torch/bench_peer.h"
 #include "cli/torch/child.h"
 #include "core/base/file.h"
+#include "core/base/idle_threads.h"
 #include "haul/error.h"
 
 namespace haul::cli {
@@ -126,8 +129,12 @@ BenchRun run_peer(const BenchWork& work, const std::string& python) {
   if (work.gpu_memory) spec["gpu_memory"] = *work.gpu_memory;
   const fs::path file = work.folder / "peer.json";  // too long for an argument
   core::write_file_atomically(file, spec.dump());
-  const ChildEnd end =
-      run_side("the peer", work, {python, "-c", kBenchPeer, work.model.string(), file.string()});
+  std::vector<std::string> command{python, "-c", kBenchPeer, work.model.string(), file.string()};
+  const char* const looks = std::getenv("GOMP_SPINCOUNT");
+  if (looks != nullptr && std::string_view(looks) == core::kFewLooks) {  // haul's, not the peer's
+    command.insert(command.begin(), {"env", "-u", "GOMP_SPINCOUNT"});
+  }
+  const ChildEnd end = run_side("the peer", work, std::move(command));
   const core::Json answer = last_line(end.out, "the peer");
   BenchRun run;
   run.start = end.first_output;

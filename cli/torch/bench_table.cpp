@@ -75,7 +75,9 @@ std::string bench_line(const BenchRow& row) {
   if (row.peer.empty()) return line;
   line += ", the peer " + number(row.median(row.peer));
   if (const auto times = row.times_the_peer()) line += ", " + number(times, "x");
-  return line + ", ids " + ids_text(row);
+  line += ", ids " + ids_text(row);
+  if (!row.ids.difference.empty()) line += ": " + row.ids.difference;
+  return line;
 }
 
 core::Json to_json(const BenchRow& row) {
@@ -93,6 +95,7 @@ core::Json to_json(const BenchRow& row) {
   if (!row.remark.empty()) json["remark"] = row.remark;
   if (row.peer.empty()) return json;
   json["peer"] = row.median(row.peer);
+  if (row.haul.empty()) return json;
   json["ids"] = {{"same", row.ids.same}};
   if (row.ids.tie) {
     json["ids"]["tie_at"] = *row.ids.tie;

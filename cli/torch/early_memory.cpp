@@ -142,10 +142,13 @@ double left_by_groups() {
   return left;
 }
 
-double available_memory() {
+// Without taking so many bytes of files out of the page cache, which the system counts as
+// available. A group counts its own as used.
+double available_beside(double files) {
   constexpr double kKilobyte = 1024;
-  const double free = kKilobyte * number_in("/proc/meminfo", "MemAvailable: %llu", 0);
-  return std::min(free, left_by_groups());
+  constexpr double kPart = 0.75;
+  const double available = kKilobyte * number_in("/proc/meminfo", "MemAvailable: %llu", 0);
+  return std::min(kPart * available - files, kPart * left_by_groups());
 }
 
 int cores() {
@@ -194,9 +197,8 @@ MemoryWanted memory_wanted(const char* folder, std::string_view budgets) {
     if (budget.device == "cpu") ram = bytes;
     if (budget.device != "cpu" && budget.device != "disk") left -= bytes;
   }
-  // Nothing is gained where the files would have to leave the page cache for it.
-  const double room = 0.75 * available_memory() - weights;
-  const double wanted = std::min({left, ram, room});
+  // Nothing is gained where the weights' files would have to leave the page cache for it.
+  const double wanted = std::min({left, ram, available_beside(weights)});
   if (!(wanted >= static_cast<double>(kWorthIt))) return {};
   return {static_cast<std::size_t>(weights), static_cast<std::size_t>(wanted)};
 }

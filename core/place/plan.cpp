@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/place/best.h"
 #include "core/place/construct.h"
 #include "core/place/model_world.h"
 #include "core/place/peer_planner.h"
@@ -27,6 +28,7 @@ using core::prompt_workload;
 using core::Store;
 using core::Timing;
 using core::with_kv_in_ram;
+using core::without_recorded;
 using core::Workload;
 using core::World;
 
@@ -221,6 +223,18 @@ std::vector<Choices> peer_choices(const Description& description, const ModuleSi
   return result;
 }
 
+// Whether passes are recorded: one GPU has everything.
+bool is_recorded(const World& world, const Choices& choices) {
+  std::optional<Choice> first;
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    if (world.units[u].weights + world.units[u].extra == 0) continue;
+    if (!first) first = choices[u];
+    if (choices[u] != *first) return false;
+  }
+  return first && first->store == Store::kHere &&
+         world.executors[first->executor].device.is_accelerator();
+}
+
 // Whether a GPU has too little memory for the keys and values of all layers.
 bool keeps_kv_beside_gpus(const World& world, const Choices& choices) {
   if (!world.has_gpu() || !world.computes_on_cpu()) return false;
@@ -278,9 +292,10 @@ std::int64_t helped_rows(const World& world, double share, const Profile& profil
 // Of prompts that fill the context.
 Prediction first_token(const Description& description, const PlanRequest& request,
                        const Profile& profile, const ModuleSizes& sizes, const Choices& choices,
-                       bool kv_in_ram) {
+                       const Workload& step) {
   Workload load = prompt_workload(description, request, profile);
-  if (kv_in_ram) load = with_kv_in_ram(load, description, request).value_or(load);
+  if (step.recorded == 0) load = without_recorded(load);
+  if (step.kv_in_ram) load = with_kv_in_ram(load, description, request).value_or(load);
   ModelWorld prompt =
       build_world(description, sizes, request.options, request.memory, profile, load);
   // Each part of the prompts needs all weights. An encoder reads them whole.
@@ -316,7 +331,7 @@ void fill(const Description& description, const PlanRequest& request, const Prof
   plan->helped_rows = helped_rows(model.world, plan->cpu_share, profile, request.dtype);
   const bool generates = description.dimensions && description.dimensions->causal;
   if (request.context && generates && timing.fits) {
-    plan->first_token = first_token(description, request, profile, sizes, choices, load.kv_in_ram);
+    plan->first_token = first_token(description, request, profile, sizes, choices, load);
   }
   if (!timing.fits) plan->token = plan->load = {};
 }
@@ -385,9 +400,16 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
       plan.map = to_device_map(model, sizes, *choices, request.options.clean_result, &places);
     }
   }
+  if (choices && load.recorded > 0 && !is_recorded(model.world, *choices)) {
+    // There is more memory than was counted, for a second slot perhaps.
+    load = without_recorded(load);
+    model = world_for(load);
+    timing.reset();
+  }
   if (choices && !timing) {
     timing = predict(model.world, *choices);
     plan.best_possible = lower_bound(model.world, kinds_of(model.world));
+    plan.proven_best = plan.proven_best && core::meets(timing->seconds, plan.best_possible);
   }
   if (choices) {
     fill(description, request, profile, load, sizes, model, *choices, *timing, places, &plan);

@@ -66,21 +66,13 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     device.activations = load.fixed;
     device.context = device.device.is_accelerator() ? load.gpu_context : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
-  }
-  if (load.kv_in_ram) at(kCpuDevice).kv = load.kv;
-  std::sort(devices.begin(), devices.end(),
-            [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
-  give_back_recorded(load, &devices);
-  for (std::size_t e = 0; e < held.size(); ++e) {
-    if (timing.slots[e] == 0) continue;
-    PlanDevice& device = at(world.executors[e].device);
-    // What was given back may be room for a second slot.
-    const bool has_room = device.used() + device.slots <= device.budget.value_or(0);
-    if (timing.slots[e] == 1 && device.device.is_accelerator() && has_room) device.slots *= 2;
     // Two slots may be more than all that ever comes.
     const Size copied = held[e][Store::kRam].slots + held[e][Store::kDisk].slots;
     if (load.margins) device.slots = std::min(device.slots, static_cast<Bytes>(copied));
   }
+  if (load.kv_in_ram) at(kCpuDevice).kv = load.kv;
+  std::sort(devices.begin(), devices.end(),
+            [](const PlanDevice& a, const PlanDevice& b) { return a.device < b.device; });
   return devices;
 }
 

@@ -80,6 +80,11 @@ Workload plan_workload(const Description& description, const PlanRequest& reques
   return load;
 }
 
+Workload without_recorded(Workload load) {
+  load.gpu_context -= std::exchange(load.recorded, 0);
+  return load;
+}
+
 std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& description,
                                        const PlanRequest& request) {
   if (load.kv == 0 || !description.dimensions || request.mode != MapMode::kAuto) return {};
@@ -94,9 +99,8 @@ std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& 
   const Bytes of_a_layer = load.kv / static_cast<Bytes>(std::max<std::int64_t>(1, load.layers));
   if (of_a_layer / 2 >= kMostNumbers * static_cast<Bytes>(bits(request.dtype) / 8)) return {};
   if (dimensions.windowed_layers > 0 || dimensions.encoder_layers > 0) return {};
-  Workload result = load;
+  Workload result = without_recorded(load);
   result.kv_in_ram = true;
-  result.gpu_context -= std::exchange(result.recorded, 0);  // such passes are not
   return result;
 }
 

@@ -37,14 +37,15 @@ TEST(BenchCompare, SeveralMayBeAlmostEquallyLikely) {
 TEST(BenchCompare, ATokenThatIsClearlyWorseIsADifference) {
   const Comparison found = compare({{8, 7, 7}}, {{7, 7, 7}}, tops(1), kTolerance);
   EXPECT_FALSE(found.same);
-  EXPECT_EQ(found.difference, "prompt 1: token 1 is 8, the peer's 7, which has it 10.0 % behind");
+  EXPECT_EQ(found.difference,
+            "prompt 1: token 1 is 8, the peer's 7; the peer has ours 10.0 % behind");
 }
 
 TEST(BenchCompare, ATokenThatIsNotAmongTheLikeliestIsADifference) {
   const Comparison found = compare({{7, 9, 7}}, {{7, 7, 7}}, tops(1), kTolerance);
   EXPECT_FALSE(found.same);
   EXPECT_EQ(found.difference,
-            "prompt 1: token 2 is 9, the peer's 7, which has it not among its likeliest");
+            "prompt 1: token 2 is 9, the peer's 7; the peer has ours not among its likeliest");
 }
 
 TEST(BenchCompare, EveryPromptCounts) {

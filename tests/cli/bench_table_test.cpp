@@ -21,7 +21,7 @@ TEST(BenchLine, HasTheMediansAndHowTheyCompare) {
   EXPECT_EQ(bench_line(row({}, {0.9})), "60 % on the GPU: does not fit, the peer 0.90, ids -");
 }
 
-TEST(BenchLine, TellsAllThatTheTableWill) {
+TEST(BenchLine, HasTheLimitThePlanAndTheIds) {
   BenchRow one = row({18}, {0.9});
   one.limit = 20;
   one.planned = 19;
@@ -30,6 +30,8 @@ TEST(BenchLine, TellsAllThatTheTableWill) {
   EXPECT_EQ(bench_line(one),
             "60 % on the GPU: 18.0 tokens/s, 0.90 of the limit, 20.0, planned 19.0, the peer 0.90, "
             "20.0x, ids same to a tie at 2 (1.2 %)");
+  one.ids = {false, {}, "prompt 1: token 2 is 5, the peer's 7"};
+  EXPECT_TRUE(bench_line(one).ends_with("ids DIFFER: prompt 1: token 2 is 5, the peer's 7"));
 }
 
 TEST(BenchLine, OfSecondsComparesTheOtherWayRound) {
@@ -47,6 +49,12 @@ TEST(BenchTable, SaysWhereIdsDifferAndWhatALimitLeaves) {
   EXPECT_NE(table.find(" 20.0     18.0    0.90"), std::string::npos) << table;
   EXPECT_NE(table.find("DIFFER"), std::string::npos);
   EXPECT_NE(table.find("prompt 1: token 2 is 5, the peer's 7"), std::string::npos);
+}
+
+TEST(BenchJson, ComparesNothingWithWhatDidNotFit) {
+  const core::Json json = to_json(row({}, {0.9}));
+  EXPECT_EQ(json["peer"], 0.9);
+  EXPECT_TRUE(json["ids"].is_null());
 }
 
 }  // namespace

@@ -1,6 +1,3 @@
-#include <cstdlib>
-#include <filesystem>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,29 +56,6 @@ TEST(Command, StartsWithoutLoadingTorchForAVerbThatDecides) {
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_THAT(run.err, HasSubstr("libc.so"));
   EXPECT_THAT(run.err, Not(HasSubstr("libtorch")));
-}
-
-// What the part with torch is given of the variable that says how long OpenMP's threads turn round.
-std::string turns(const std::map<std::string, std::string>& environment) {
-  const test::TemporaryFolder folder;
-  std::filesystem::copy(HAUL_COMMAND, folder.path() / "haul");
-  const auto part = folder.write("haul-torch", "#!/bin/sh\necho \"turns: $GOMP_SPINCOUNT\"\n");
-  std::filesystem::permissions(part, std::filesystem::perms::owner_all);
-  return test::run_process({folder.path() / "haul", "run"}, environment).out;
-}
-
-TEST(Command, LetsIdleThreadsSleepSoonBesideAGpuUnlessTheUserSaysHowLong) {
-  ::unsetenv("GOMP_SPINCOUNT");
-  ::unsetenv("OMP_WAIT_POLICY");
-#if defined(__x86_64__)
-  const bool beside_gpu =
-      std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/dev/dxg");
-#else
-  const bool beside_gpu = false;  // where the turns are short
-#endif
-  EXPECT_EQ(turns({}), beside_gpu ? "turns: 10000\n" : "turns: \n");
-  EXPECT_EQ(turns({{"GOMP_SPINCOUNT", "77"}}), "turns: 77\n");
-  EXPECT_EQ(turns({{"OMP_WAIT_POLICY", "active"}}), "turns: \n");
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_F(EarlyMemory, IsNoneWhereLittleOrNothingIsKnown) {
 }
 
 TEST_F(EarlyMemory, LeavesRoomForTheFilesThemselves) {
-  std::filesystem::resize_file(folder.path() / "a.safetensors", kMiB << 20);
+  std::filesystem::resize_file(folder.path() / "a.safetensors", kMiB << 23);
   EXPECT_EQ(woken(run("0=512MiB,cpu=512MiB")), kWoken);
 }
 

@@ -232,7 +232,11 @@ TEST(HaulPlanner, MemoryForRecordedPassesIsForSlotsWhereNoneAre) {
     if (plan.devices[0].slots == 0) continue;
     ++with_slots;
     request.given_map = plan.map;
-    EXPECT_EQ(plan.devices, make_plan(g, request, none).devices) << less;
+    const Plan without = make_plan(g, request, none);
+    EXPECT_EQ(plan.devices, without.devices) << less;
+    EXPECT_EQ(plan.token, without.token) << less;
+    EXPECT_EQ(plan.first_token, without.first_token) << less;
+    EXPECT_LE(plan.best_possible, plan.token.seconds) << less;
   }
   EXPECT_GT(with_slots, 0);
 }
