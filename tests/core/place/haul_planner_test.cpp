@@ -237,6 +237,9 @@ TEST(HaulPlanner, MemoryForRecordedPassesIsForSlotsWhereNoneAre) {
     EXPECT_EQ(plan.token, without.token) << less;
     EXPECT_EQ(plan.first_token, without.first_token) << less;
     EXPECT_LE(plan.best_possible, plan.token.seconds) << less;
+    // A map that needs all of what is there.
+    request.memory[0].bits = 8 * without.devices[0].used();
+    EXPECT_TRUE(make_plan(g, request, recorded).fits) << less;
   }
   EXPECT_GT(with_slots, 0);
 }
