@@ -29,6 +29,7 @@ with open(os.path.join(sys.argv[1], f"peer-{state.process_index}"), "w") as out:
             print(json.dumps([part(list(range(total)), padding),
                               part(torch.arange(total), padding) if total else None]), file=out)
 state.wait_for_everyone()
+state.destroy_process_group()  # whose threads may else be running when the process ends
 """
 
 
