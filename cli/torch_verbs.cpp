@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/idle_threads.h"
+#include "cli/idle_threads.h"
 #include "haul/error.h"
 
 namespace haul::cli {
@@ -27,7 +27,7 @@ constexpr std::pair<const char*, const char*> kVerbs[] = {
 }  // namespace
 
 void continue_with_torch(char** argv) {
-  core::let_idle_threads_sleep();
+  let_idle_threads_sleep();
   // Beside the command in a build folder, in libexec when installed.
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& place : {folder, folder.parent_path() / "libexec/haul"}) {

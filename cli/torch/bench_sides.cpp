@@ -11,10 +11,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/idle_threads.h"
 #include "cli/torch/bench_peer.h"
 #include "cli/torch/child.h"
 #include "core/base/file.h"
-#include "core/base/idle_threads.h"
 #include "haul/error.h"
 
 namespace haul::cli {
@@ -131,7 +131,7 @@ BenchRun run_peer(const BenchWork& work, const std::string& python) {
   core::write_file_atomically(file, spec.dump());
   std::vector<std::string> command{python, "-c", kBenchPeer, work.model.string(), file.string()};
   const char* const looks = std::getenv("GOMP_SPINCOUNT");
-  if (looks != nullptr && std::string_view(looks) == core::kFewLooks) {  // haul's, not the peer's
+  if (looks != nullptr && std::string_view(looks) == kFewLooks) {  // haul's, not the peer's
     command.insert(command.begin(), {"env", "-u", "GOMP_SPINCOUNT"});
   }
   const ChildEnd end = run_side("the peer", work, std::move(command));

@@ -1,9 +1,9 @@
-#include "core/base/idle_threads.h"
+#include "cli/idle_threads.h"
 
 #include <cstdlib>
 #include <system_error>
 
-namespace haul::core {
+namespace haul::cli {
 
 void let_idle_threads_sleep(const std::filesystem::path& devices) {
   std::error_code none;
@@ -13,4 +13,4 @@ void let_idle_threads_sleep(const std::filesystem::path& devices) {
   ::setenv("GOMP_SPINCOUNT", kFewLooks, 0);
 }
 
-}  // namespace haul::core
+}  // namespace haul::cli

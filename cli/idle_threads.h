@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-namespace haul::core {
+namespace haul::cli {
 
 #if defined(__x86_64__)
 inline constexpr bool kIdleThreadsLookLong = true;
@@ -23,4 +23,4 @@ inline constexpr const char* kFewLooks = "10000";
 // when. `devices`: the folder of the system's devices.
 void let_idle_threads_sleep(const std::filesystem::path& devices = "/dev");
 
-}  // namespace haul::core
+}  // namespace haul::cli

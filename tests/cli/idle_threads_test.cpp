@@ -1,4 +1,4 @@
-#include "core/base/idle_threads.h"
+#include "cli/idle_threads.h"
 
 #include <cstdlib>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace haul::core {
+namespace haul::cli {
 namespace {
 
 constexpr const char* kLooks = "GOMP_SPINCOUNT";
@@ -48,4 +48,4 @@ TEST_F(IdleThreads, SleepWhenTheUserSays) {
 }
 
 }  // namespace
-}  // namespace haul::core
+}  // namespace haul::cli
