@@ -71,6 +71,7 @@ void print(const Profile& profile) {
   print_rate("RAM, multiplied by the CPU", profile.ram_bandwidth);
   print_operations("CPU, float32", profile.cpu_operations);
   print_time("CPU, a call", profile.cpu_call);
+  print_time("CPU, more by input", profile.cpu_by_input);
   for (const auto& [index, gpu] : profile.gpus) {
     const std::string name = fmt::format("GPU {}", index);
     print_rate(name + ", its memory", gpu.memory_bandwidth);

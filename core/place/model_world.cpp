@@ -313,7 +313,7 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
   } else if (world->ram > 0 || world->executors.empty()) {
     world->executors.push_back({kCpuDevice, ram ? world->ram : kNoLimit, ram.has_value(),
                                 to_size(workload.fixed), profile.ram_bandwidth,
-                                profile.cpu_operations, 0, profile.cpu_call});
+                                profile.cpu_operations, 0, profile.cpu_call, profile.cpu_by_input});
   }
   const auto disk = budget_of(memory, kDiskDevice);
   world->disk = disk ? to_size(*disk / 8) : kNoLimit;

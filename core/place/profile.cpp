@@ -53,6 +53,8 @@ class Reader {
         profile.cpu_operations = rate(value, key);
       } else if (key == "cpu_call") {
         profile.cpu_call = number_or_0(value, key);
+      } else if (key == "cpu_by_input") {
+        profile.cpu_by_input = number_or_0(value, key);
       } else if (key == "disk_bandwidth") {
         profile.disk_bandwidth = rate(value, key);
       } else if (key == "hop") {
@@ -161,6 +163,7 @@ std::string write_profile(const Profile& profile) {
   json["help_call"] = profile.help_call;
   json["cpu_operations"] = profile.cpu_operations;
   json["cpu_call"] = profile.cpu_call;
+  json["cpu_by_input"] = profile.cpu_by_input;
   json["disk_bandwidth"] = profile.disk_bandwidth;
   json["hop"] = profile.hop;
   return json.dump(1) + "\n";

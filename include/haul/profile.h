@@ -42,6 +42,7 @@ struct Profile {
   double help_call = 0;
   double cpu_operations = 1e12;
   double cpu_call = 0;  // seconds, as of a GPU's
+  double cpu_by_input = 0;
   double disk_bandwidth = 3e9;
   double hop = 2e-5;  // seconds to hand the work from one device to another
   bool measured = false;

@@ -257,6 +257,7 @@ Profile measure_machine(const MeasureOptions& options) {
   const ModelSpeed cpu = models.resident(kCpuDevice);
   profile.ram_bandwidth = cpu.bandwidth;
   profile.cpu_call = cpu.call;
+  profile.cpu_by_input = cpu.by_input;
   options.on_step("CPU");
   profile.cpu_operations = operations(c10::kCPU, at::kFloat, 1024);
   GpuProfile gpu;

@@ -30,6 +30,7 @@ constexpr std::int64_t kTokens = 48;
 constexpr std::int64_t kTokensFromRam = 16;
 constexpr std::int64_t kTokensOnCpu = 8;
 constexpr double kCallsOfALayer = 9;
+constexpr std::int64_t kLayersByInput = 12;
 constexpr double kCallsByInput = 4, kCallsBeside = 2;  // of a layer of GPT-2
 constexpr double kLeastSeconds = 1e-6;  // so that noise makes nothing infinitely fast
 
@@ -162,13 +163,9 @@ MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
       // In RAM it is to be many times as large as caches, of which some CPUs have 300 MB.
       large_(decoder(folder_.path / "large", 4096, 14336, large ? 5 : 2)),
       small_(decoder(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
-      least_(decoder(folder_.path / "least", 256, 512, 1)) {
-  if (!large) return;
-  constexpr std::int64_t kLayers = 12;
-  by_input_ = make(folder_.path / "by_input", by_input_config(1024, kLayers), "transformer.h",
-                   (kCallsByInput + kCallsBeside) * kLayers);
-  by_input_->by_input = kCallsByInput * kLayers;
-}
+      least_(decoder(folder_.path / "least", 256, 512, 1)),
+      by_input_(make(folder_.path / "by_input", by_input_config(1024, kLayersByInput),
+                     "transformer.h", (kCallsByInput + kCallsBeside) * kLayersByInput)) {}
 
 MeasuredModels::Folder::~Folder() {
   std::error_code ignored;
@@ -199,11 +196,9 @@ ModelSpeed MeasuredModels::resident(Device device) const {
                std::max(kLeastSeconds, seconds(model) - least)};
   };
   ModelSpeed speed = solve(beyond(large_), beyond(small_));
-  if (by_input_ && device.is_accelerator()) {
-    const Run run = beyond(*by_input_);
-    const double more = run.seconds - run.bytes / speed.bandwidth - run.calls * speed.call;
-    speed.by_input = std::max(0.0, more / by_input_->by_input);
-  }
+  const Run run = beyond(by_input_);
+  const double more = run.seconds - run.bytes / speed.bandwidth - run.calls * speed.call;
+  speed.by_input = std::max(0.0, more / (kCallsByInput * kLayersByInput));
   return speed;
 }
 

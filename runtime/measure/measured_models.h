@@ -2,7 +2,7 @@
 
 // How fast models run, by running some: decoders of random weights, a large one and a small one,
 // whose difference tells what a call takes beside the bytes that it reads, one with hardly any, and
-// for GPUs one whose weights lie by input.
+// one whose weights lie by input.
 
 #include <filesystem>
 #include <optional>
@@ -19,7 +19,7 @@ namespace haul::runtime {
 struct ModelSpeed {
   double bandwidth = 0;
   double call = 0;
-  double by_input = 0;  // of GPUs
+  double by_input = 0;
 };
 struct HelpSpeed {
   double bandwidth = 0;
@@ -52,9 +52,8 @@ class MeasuredModels {
   struct Model {
     std::filesystem::path folder;
     Description description;
-    double bytes = 0;     // of its layers
-    double calls = 0;     // modules with weights in them
-    double by_input = 0;  // of these
+    double bytes = 0;  // of its layers
+    double calls = 0;  // modules with weights in them
   };
 
   static Model make(const std::filesystem::path& folder, const core::Json& config,
@@ -67,7 +66,7 @@ class MeasuredModels {
   Model large_;
   Model small_;
   Model least_;  // of which a token takes what every token takes
-  std::optional<Model> by_input_;
+  Model by_input_;
 };
 
 }  // namespace haul::runtime

@@ -89,6 +89,7 @@ TEST(ProfileFile, LoadsWhatWasSaved) {
   profile.gpus[3] = {1e12, 2e10, 3e14, 2e-6, 300 * kMiB, kMiB};
   profile.disk_bandwidth = 7e9;
   profile.cpu_call = 1e-5;
+  profile.cpu_by_input = 2e-5;
   profile.measured = true;
   EXPECT_EQ(read_profile(write_profile(profile), "profile.json"), profile);
   EXPECT_EQ(profile.of_gpu(3).link_bandwidth, 2e10);
