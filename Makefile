@@ -8,7 +8,7 @@
 #   make test-asan    the torch-free tests under the address and undefined-behaviour sanitizers
 #   make test-tsan    the reader and the streamer under the thread sanitizer
 #   make test-oracle  compare with the peers from PyPI, live
-#   make build-cuda   compile the CUDA part; needs its toolkit, and no GPU
+#   make build-cuda   compile the CUDA part and its tests; needs its toolkit, and no GPU
 #   make fuzz         every fuzzer for FUZZ_SECONDS (60)
 #   make test-gpu     the tests that need a GPU
 #   make bench        the benchmarks, each beside its limit and its peer
@@ -68,8 +68,9 @@ test-oracle: build
 build-cuda:
 	@scripts/setup oracle
 	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
-	  -DHAUL_REQUIRE_CUDA=ON -DHAUL_TESTS=OFF
-	@cmake --build build-cuda --target haul_kernels haul_runtime_tiers haul_distributed_group
+	  -DHAUL_REQUIRE_CUDA=ON
+	@cmake --build build-cuda --target haul_kernels haul_runtime_tiers haul_distributed_group \
+	  $$(ninja -C build-cuda -t targets all | grep -o '^tests/[^:]*_gpu.dir/[^:]*\.o')
 
 fuzz:
 	@scripts/setup fuzz

@@ -25,17 +25,16 @@ function(haul_library folder)
 endfunction()
 
 # SANITIZED are arguments for the run under the sanitizers, which take ten times as long.
-# With GPU the tests need one: they are built with the CUDA part and run by `make test-gpu` alone.
+# With GPU the tests need one: they are built with the CUDA part and run by `make test-gpu` alone, all
+# of a folder in one process, because waking a GPU takes longer than most of them.
 function(haul_test folder)
   cmake_parse_arguments(arg "GPU" "SANITIZED" "SOURCES;LINK" ${ARGN})
   if(NOT HAUL_TESTS OR (arg_GPU AND NOT HAUL_CUDA))
     return()
   endif()
   string(REPLACE "/" "_" target "test_${folder}")
-  set(label)
   if(arg_GPU)
     string(APPEND target "_gpu")
-    set(label LABELS gpu RUN_SERIAL TRUE)  # each counts the GPU's memory for itself
   endif()
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
@@ -43,7 +42,11 @@ function(haul_test folder)
   haul_warnings(${target})
   # So that a test which runs the command finds it.
   target_compile_definitions(${target} PRIVATE HAUL_COMMAND="${PROJECT_BINARY_DIR}/haul")
-  if(HAUL_SANITIZE)
+  if(arg_GPU)
+    add_test(NAME ${target} COMMAND ${target} --gtest_brief=1)
+    set_tests_properties(${target} PROPERTIES TIMEOUT 900 LABELS gpu
+      RUN_SERIAL TRUE)  # each counts the GPU's memory for itself
+  elseif(HAUL_SANITIZE)
     # The search for leaks takes seconds at each exit: all tests of a folder in one process, and
     # none for the many commands that the command's tests start.
     add_test(NAME ${target} COMMAND ${target} --gtest_brief=1 ${arg_SANITIZED})
@@ -52,7 +55,7 @@ function(haul_test folder)
       set_tests_properties(${target} PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
     endif()
   else()
-    gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900 ${label})
+    gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900)
   endif()
 endfunction()
 

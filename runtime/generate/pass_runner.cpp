@@ -49,6 +49,7 @@ at::Tensor LayerPasses::forward(models::Inputs inputs, const at::Tensor& x) {
   // What is recorded is of all sequences.
   const bool replays = inputs.sequences == 0 && goes_ahead() && !x.defined() && tokens == 1 &&
                        !inputs.attended.defined();
+  if (replays) ++state_.figures.replayed;
   at::Tensor result = replays ? state_.replayed->forward(inputs.ids, *cache_)
                               : state_.pass(inputs.to(state_.device), x);
   cache_->advance(tokens);
@@ -65,6 +66,7 @@ at::Tensor LayerPasses::take() {
 }
 
 void LayerPasses::start(const at::Tensor& ids) {
+  ++state_.figures.replayed;
   state_.replayed->start(ids, *cache_);
   cache_->advance(1);
 }

@@ -147,9 +147,11 @@ TEST_P(GpuOps, LinearGivesTheSameBitsBesideOthers) {
     EXPECT_TRUE(found[0].equal(kernels::linear(one, other)));
     EXPECT_TRUE(found[2].equal(found[0]));
     const at::Tensor second = some({3000, 2048});
-    EXPECT_TRUE(gated_pair(one, {weight, bias}, {second, {}}, Curve::kSilu)
-                    .equal(gated_linear(one, second, {}, kernels::linear(one, weight, bias),
-                                        Curve::kSilu)));
+    for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+      EXPECT_TRUE(
+          gated_pair(one, {weight, bias}, {second, {}}, curve)
+              .equal(gated_linear(one, second, {}, kernels::linear(one, weight, bias), curve)));
+    }
   }
 }
 
@@ -260,17 +262,20 @@ TEST_P(GpuOps, LikeliestIsWhatTorchFinds) {
 }
 
 TEST_P(GpuOps, KeepPutsTokensWhereTorchsOpsDo) {
-  const at::Tensor keys = some({2, 3, 25, 64}).transpose(1, 2);
-  const at::Tensor values = some({2, 3, 25, 64}).transpose(1, 2);
-  const at::Tensor past = at::full({1}, 5, keys.options().dtype(at::kLong));
-  const at::Tensor kept_keys = at::zeros({2, 25, 20, 64}, keys.options());
-  const at::Tensor kept_values = at::zeros_like(kept_keys);
-  keep({keys, values, kept_keys, kept_values, past}, keys);
-  at::Tensor expected = at::zeros_like(kept_keys);
-  expected.narrow(2, 5, 3).copy_(keys);
-  EXPECT_TRUE(kept_keys.equal(expected));
-  expected.narrow(2, 5, 3).copy_(values);
-  EXPECT_TRUE(kept_values.equal(expected));
+  for (const auto& [batch, tokens, heads, size] :
+       {std::array<std::int64_t, 4>{2, 3, 25, 64}, {1, 1, 12, 64}, {3, 7, 1, 128}, {2, 2, 5, 80}}) {
+    const at::Tensor keys = some({batch, tokens, heads, size}).transpose(1, 2);
+    const at::Tensor values = some({batch, tokens, heads, size}).transpose(1, 2);
+    const at::Tensor past = at::full({1}, 5, keys.options().dtype(at::kLong));
+    const at::Tensor kept_keys = at::zeros({batch, heads, 20, size}, keys.options());
+    const at::Tensor kept_values = at::zeros_like(kept_keys);
+    keep({keys, values, kept_keys, kept_values, past}, keys);
+    at::Tensor expected = at::zeros_like(kept_keys);
+    expected.narrow(2, 5, tokens).copy_(keys);
+    EXPECT_TRUE(kept_keys.equal(expected)) << keys.sizes();
+    expected.narrow(2, 5, tokens).copy_(values);
+    EXPECT_TRUE(kept_values.equal(expected)) << keys.sizes();
+  }
 }
 
 TEST_P(GpuOps, RotateTurnsAndKeepsAsTorchsOpsDo) {
@@ -280,8 +285,10 @@ TEST_P(GpuOps, RotateTurnsAndKeepsAsTorchsOpsDo) {
       const at::Tensor queries = some({2, tokens, heads, size}).transpose(1, 2);
       const at::Tensor keys = some({2, tokens, kv_heads, size}).transpose(1, 2);
       const at::Tensor values = some({2, tokens, kv_heads, size}).transpose(1, 2);
-      const at::Tensor cosine = some({1, tokens, turning});
-      const at::Tensor sine = some({1, tokens, turning});
+      // Of all sequences, or of each.
+      const std::int64_t each = size == 128 ? 2 : 1;
+      const at::Tensor cosine = some({each, tokens, turning});
+      const at::Tensor sine = some({each, tokens, turning});
       for (const bool replayed : {false, true}) {
         at::Tensor room[4];
         for (at::Tensor& one : room) {
@@ -356,7 +363,8 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
         const at::Tensor new_keys = added.narrow(1, 0, kv_heads);
         const at::Tensor new_values = added.narrow(1, kv_heads, kv_heads);
         Angles angles;
-        if (turning > 0) angles = {some({1, 1, turning}), some({1, 1, turning})};
+        const std::int64_t each = tokens % 2 == 0 ? batch : 1;  // of each sequence, or of all
+        if (turning > 0) angles = {some({each, 1, turning}), some({each, 1, turning})};
         const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
         const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
         const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));

@@ -128,6 +128,7 @@ struct GenerateFigures {
   double first_token_seconds = 0;
   double decode_seconds = 0;  // for the tokens after the first
   std::int64_t decoded = 0;   // how many those were, of all sequences
+  std::int64_t replayed = 0;  // passes for them that a GPU has recorded
   double tokens_per_second() const {
     return decode_seconds > 0 ? static_cast<double>(decoded) / decode_seconds : 0;
   }

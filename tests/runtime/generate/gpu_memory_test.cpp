@@ -8,8 +8,7 @@
 #include "haul/torch/model.h"
 #include "runtime/tiers/gpu.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/small_models.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/gpu_families.h"
 
 namespace haul {
 namespace {
@@ -48,6 +47,7 @@ TEST(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
   options.context = 96;
   options.batch = 8;
   options.max_memory = parse_max_memory("0=10GB");
+  test::write_gpu_profile(folder.path() / "profile.json", 1);
   const auto load = [&] { return load_model(folder.path().string(), options); };
   GenerateOptions generate;
   generate.temperature = 0;
@@ -59,19 +59,34 @@ TEST(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
     for (const Generated& one : model.generate_batch(prompts, generate)) ids.push_back(one.ids);
     return ids;
   };
-  const auto told = AllOf(HasSubstr(folder.path().string()), HasSubstr("GPU 0: planned were"),
-                          HasSubstr("weights"), HasSubstr("free"));
+  const auto told = [&](const Plan& plan) {
+    const PlanDevice& device = test::gpu_of(plan);
+    return AllOf(HasSubstr(folder.path().string()),
+                 HasSubstr("GPU 0: planned were " + format_bytes(device.used()) + " of " +
+                           format_bytes(*device.budget) + ": weights " +
+                           format_bytes(device.weights + device.margins)),
+                 HasSubstr("slots " + format_bytes(device.slots)), HasSubstr("free"));
+  };
 
-  LoadedModel model = load();
-  const std::vector<std::vector<TokenId>> ids = ids_of(model);
-  {
-    const Hog hog;
-    test::expect_error(ErrorKind::kResource, told, [&] { ids_of(model); });
-    test::expect_error(ErrorKind::kResource, told, [&] { load(); });
+  std::vector<std::vector<TokenId>> ids;
+  for (const bool resident : {true, false}) {
+    SCOPED_TRACE(resident ? "all on the GPU" : "some of it in RAM");
+    LoadedModel model = load();
+    if (resident) ids = ids_of(model);
+    EXPECT_EQ(ids_of(model), ids);
+    {
+      const Hog hog;
+      test::expect_error(ErrorKind::kResource, told(model.plan()), [&] { ids_of(model); });
+      test::expect_error(ErrorKind::kResource, told(model.plan()), [&] { load(); });
+    }
+    EXPECT_EQ(ids_of(model), ids);
+    LoadedModel another = load();
+    EXPECT_EQ(ids_of(another), ids);
+    EXPECT_EQ(another.report().bytes_moved > 0, !resident);
+    const PlanDevice& device = test::gpu_of(model.plan());
+    options.max_memory = {budget(gpu(0), device.used() - device.weights / 2),
+                          budget(kCpuDevice, 10 * kGiB)};
   }
-  EXPECT_EQ(ids_of(model), ids);
-  LoadedModel another = load();
-  EXPECT_EQ(ids_of(another), ids);
 }
 
 }  // namespace

@@ -1,0 +1,88 @@
+// Every family on two GPUs, which are one here: what one alone gives, bit by bit.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <ATen/ops/arange.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/tiers/gpu.h"
+#include "tests/runtime/two_gpus/second_gpu.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/gpu_families.h"
+
+namespace haul {
+namespace {
+
+using test::Answers;
+
+// Pools that grow in place ask the driver, which knows one GPU.
+const int kPools = ::setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False", 1);
+
+class TwoGpus : public test::GpuFamily {
+ protected:
+  Answers of_one() const { return answers(options("0=10GB,cpu=10GB")); }
+  // Budgets in which these parts of the weights are missing.
+  static std::string budgets(const Answers& one, double first, double second) {
+    return "0=" + std::to_string(budget_without(one.plan, first)) +
+           ",1=" + std::to_string(budget_without(one.plan, second));
+  }
+  static void expect_both(const Plan& plan) {
+    EXPECT_GT(test::gpu_of(plan, 0).weights, 0U);
+    EXPECT_GT(test::gpu_of(plan, 1).weights, 0U);
+  }
+};
+
+TEST_P(TwoGpus, GiveWhatOneGives) {
+  const Answers one = of_one();
+  const int before = test::copies_between_gpus();
+  const Answers both = answers(options(budgets(one, 0.4, 0.4)));
+  expect_both(both.plan);
+  EXPECT_GT(test::copies_between_gpus(), before);
+  EXPECT_EQ(both.report.bytes_moved, 0U);
+  EXPECT_EQ(both.figures.replayed, 0);
+  expect_same(both, one);
+  expect_planned_peaks(both.report);
+}
+
+TEST_P(TwoGpus, GiveItWithWeightsInRamAndOnDisk) {
+  const Answers one = of_one();
+  for (const char* others : {",cpu=10GB", ""}) {
+    SCOPED_TRACE(*others != '\0' ? "the rest in RAM" : "the rest on disk");
+    const Answers both = answers(options(budgets(one, 0.6, 0.7) + others));
+    expect_both(both.plan);
+    EXPECT_GT(both.report.bytes_moved, 0U);
+    expect_same(both, one);
+    expect_planned_peaks(both.report);
+  }
+}
+
+TEST_P(TwoGpus, GiveItByAnyMap) {
+  const Answers one = of_one();
+  for (const MapMode mode : {MapMode::kBalanced, MapMode::kBalancedLow0, MapMode::kSequential}) {
+    SCOPED_TRACE(to_string(mode));
+    ModelOptions asked = options(budgets(one, 0.4, 0.2));
+    asked.placement = mode;
+    const Answers both = answers(asked);
+    expect_both(both.plan);
+    expect_same(both, one);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TwoGpus, test::in_both_dtypes(test::families()), test::family_name);
+
+TEST(TwoGpusOfAMachine, AreBothThere) {
+  ASSERT_EQ(kPools, 0);
+  const std::vector<runtime::Gpu> found = runtime::gpus();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1].index, 1);
+  EXPECT_EQ(found[1].total, found[0].total);
+  const at::Tensor numbers = at::arange(1000, at::TensorOptions(at::Device(at::kCUDA, 1)));
+  const int before = test::copies_between_gpus();
+  EXPECT_TRUE(numbers.to(at::Device(at::kCUDA, 0)).cpu().equal(at::arange(1000)));
+  EXPECT_EQ(test::copies_between_gpus(), before + 1);
+}
+
+}  // namespace
+}  // namespace haul
