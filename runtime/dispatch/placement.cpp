@@ -144,7 +144,7 @@ bool is_at_or_below(std::string_view name, std::string_view module) {
          (name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.'));
 }
 
-// Where a plan uses what it keeps in RAM: on the main device unless a step says the CPU.
+// Where a plan uses what it keeps in RAM.
 class PlannedExecution {
  public:
   explicit PlannedExecution(const Plan& plan) : steps_(plan.steps) {}
@@ -236,8 +236,8 @@ PlacedModel place_units(const ModelTensors& model, const std::vector<c10::Scalar
     if (unit.lies.kind == DeviceKind::kGpu) {
       unit.runs_on = real_device(unit.lies);
     } else {
-      unit.runs_on =
-          step && step->kind == DeviceKind::kCpu ? c10::Device(c10::kCPU) : placed.main_device;
+      const bool as_planned = step && (step->kind == DeviceKind::kCpu || !options.main_device);
+      unit.runs_on = as_planned ? real_device(*step) : placed.main_device;
       // Small, and often read by code that is no op: they lie where they are used.
       if (unit.is_buffer && !options.offload_buffers) {
         unit.lies = unit.runs_on.is_cpu() ? kCpuDevice : gpu(unit.runs_on.index());
