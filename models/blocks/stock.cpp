@@ -25,6 +25,12 @@ const Shape& weight_of(const ModuleSpec& spec) {
   return spec.parameters.at(0).shape;
 }
 
+// On the device where a weight is used. What lies apart would come together for torch's operators
+// alone, and haul's own give other bits.
+at::Tensor beside(const at::Tensor& weight, const at::Tensor& x) {
+  return x.device() == weight.device() ? x : x.to(weight.device());
+}
+
 }  // namespace
 
 bool has_child(const ModuleSpec& parent, std::string_view name) {
@@ -45,19 +51,19 @@ RmsNormImpl::RmsNormImpl(std::int64_t width, double epsilon) : epsilon_(epsilon)
 }
 
 at::Tensor RmsNormImpl::forward(const at::Tensor& x) const {
-  return kernels::rms_norm(x, weight, epsilon_);
+  return kernels::rms_norm(beside(weight, x), weight, epsilon_);
 }
 
 Operand RmsNormImpl::later(const at::Tensor& x) const {
-  return {x, {weight, {}, epsilon_}};
+  return {beside(weight, x), {weight, {}, epsilon_}};
 }
 
 at::Tensor QuickLayerNormImpl::forward(const at::Tensor& x) const {
-  return kernels::layer_norm(x, weight, bias, options.eps());
+  return kernels::layer_norm(beside(weight, x), weight, bias, options.eps());
 }
 
 Operand QuickLayerNormImpl::later(const at::Tensor& x) const {
-  return {x, {weight, bias, options.eps()}};
+  return {beside(weight, x), {weight, bias, options.eps()}};
 }
 
 at::Tensor QuickLinearImpl::forward(const Operand& x) {
@@ -67,7 +73,7 @@ at::Tensor QuickLinearImpl::forward(const Operand& x) {
 
 at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tensor& x) {
   if (is_spread()) return residual + forward(x);
-  return kernels::linear(x, weight, bias, residual);
+  return kernels::linear(x, weight, bias, beside(weight, residual));
 }
 
 at::Tensor QuickLinearImpl::gated_by(QuickLinearImpl& gate, const Activation& act,
@@ -90,7 +96,7 @@ at::Tensor Conv1DImpl::forward(const Operand& x) const {
 
 at::Tensor Conv1DImpl::added_to(const at::Tensor& residual, const at::Tensor& x) const {
   if (is_spread()) return residual + forward(x);
-  return kernels::conv1d(x, weight_, bias_, residual);
+  return kernels::conv1d(x, weight_, bias_, beside(weight_, residual));
 }
 
 at::Tensor Conv1DImpl::curved_by(const Activation& act, const Operand& x) const {
