@@ -69,8 +69,8 @@ build-cuda:
 	@scripts/setup oracle
 	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
 	  -DHAUL_REQUIRE_CUDA=ON
-	@cmake --build build-cuda --target haul_kernels haul_runtime_tiers haul_distributed_group \
-	  $$(ninja -C build-cuda -t targets all | grep -o '^tests/[^:]*_gpu.dir/[^:]*\.o')
+	@tests=$$(ninja -C build-cuda -t targets all | grep -o '^tests/[^:]*_gpu.dir/[^:]*\.o') && \
+	  cmake --build build-cuda --target haul_kernels haul_runtime_tiers haul_distributed_group $$tests
 
 fuzz:
 	@scripts/setup fuzz

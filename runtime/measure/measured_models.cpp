@@ -30,7 +30,8 @@ constexpr std::int64_t kTokens = 48;
 constexpr std::int64_t kTokensFromRam = 16;
 constexpr std::int64_t kTokensOnCpu = 8;
 constexpr double kCallsOfALayer = 9;
-constexpr std::int64_t kLayersByInput = 12;
+// As wide as a GPT-2 XL, and together larger than caches.
+constexpr std::int64_t kWidthByInput = 1600, kLayersByInput = 10;
 constexpr double kCallsByInput = 4, kCallsBeside = 2;  // of a layer of GPT-2
 constexpr double kLeastSeconds = 1e-6;  // so that noise makes nothing infinitely fast
 
@@ -164,7 +165,7 @@ MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
       large_(decoder(folder_.path / "large", 4096, 14336, large ? 5 : 2)),
       small_(decoder(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
       least_(decoder(folder_.path / "least", 256, 512, 1)),
-      by_input_(make(folder_.path / "by_input", by_input_config(1024, kLayersByInput),
+      by_input_(make(folder_.path / "by_input", by_input_config(kWidthByInput, kLayersByInput),
                      "transformer.h", (kCallsByInput + kCallsBeside) * kLayersByInput)) {}
 
 MeasuredModels::Folder::~Folder() {

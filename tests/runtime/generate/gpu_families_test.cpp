@@ -49,7 +49,7 @@ TEST_P(GpuFamilies, GiveTheSameWhereverTheirWeightsLie) {
     const test::Answers away = answers(options(some + others));
     EXPECT_GT(away.report.bytes_moved, 0U);
     expect_same(away, resident);
-    expect_planned_peaks(away.report);
+    expect_planned_peaks(away);
   }
   SCOPED_TRACE("on the GPU, in RAM and on disk");
   const Plan three = planned("0=" + std::to_string(budget_without(resident.plan, 0.6)) +

@@ -1,11 +1,11 @@
 // Where this is linked in, a machine with one GPU has two: both numbers are the first one. torch
 // and haul keep streams, pools of memory, budgets and current devices by number. These functions of
 // CUDA's runtime, which know GPUs by number, stand in front of the real ones: an executable's own
-// come first for all of its libraries.
+// come first for all of its libraries. Both numbers have one memory: a copy that is
+// missing between two real GPUs is not missed here.
 
 #include <dlfcn.h>
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 namespace {
@@ -76,12 +76,15 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
 }
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
-  using Function = CUresult(CUdevice, unsigned*, int*);
-  // torch alone opens this library.
-  static const auto next = reinterpret_cast<Function*>(
-      ::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), "cuDevicePrimaryCtxGetState"));
-  return is_gpu(device) ? next(0, flags, active) : CUDA_ERROR_INVALID_DEVICE;
-}
-
 }  // extern "C"
+
+// torch asks the driver, which knows one number, whether a GPU is in use.
+namespace c10::cuda::_internal {
+void setHasPrimaryContext(bool (*has)(signed char));
+}  // namespace c10::cuda::_internal
+namespace {
+const bool set = [] {
+  c10::cuda::_internal::setHasPrimaryContext([](signed char) { return true; });
+  return true;
+}();
+}  // namespace
