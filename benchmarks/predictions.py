@@ -29,6 +29,8 @@ SHAPES = {
                  "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2,
                  "max_position_embeddings": 8192, "tie_word_embeddings": True, "dtype": "bfloat16"},
     "gpt2-xl": {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "dtype": "bfloat16"},
+    "bloom-3b": {"model_type": "bloom", "vocab_size": 250880, "hidden_size": 2560, "n_layer": 30, "n_head": 32,
+                 "dtype": "bfloat16"},
     "qwen3-2b": {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
                  "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
                  "max_position_embeddings": 8192, "tie_word_embeddings": True, "dtype": "bfloat16"},
@@ -39,7 +41,7 @@ CASES = [
     ("llama-8b", 0.60, 96, 64), ("llama-8b", 0.45, 96, 64), ("llama-8b", 0.33, 96, 48), ("llama-8b", 0.33, 4096, 48),
     ("llama-8b", 0.15, 96, 32), ("llama-1b", None, 288, 256), ("llama-1b", 0.60, 96, 64), ("qwen2-3b", None, 288, 256),
     ("qwen2-3b", None, 8192, 128), ("qwen2-3b", 0.50, 96, 64), ("gpt2-xl", None, 288, 256), ("gpt2-xl", 0.50, 96, 64),
-    ("qwen3-2b", None, 288, 256), ("qwen3-2b", None, 4096, 256),
+    ("qwen3-2b", None, 288, 256), ("qwen3-2b", None, 4096, 256), ("bloom-3b", None, 288, 256),
 ]
 
 
