@@ -16,9 +16,16 @@ namespace {
 
 kernels::Looking looking(const AttentionMask& mask, const at::Tensor& queries,
                          const KeysValues& seen) {
-  // Torch's ops want a tensor of it.
-  if (mask.past.defined() && !kernels::has_own_ops({&queries}) && !mask.before->defined()) {
-    *mask.before = kernels::mask_of_past(mask.past, seen.keys.size(2));
+  // Torch's ops want a tensor of it, and so does a bias.
+  const bool as_values = mask.slopes.defined() || !kernels::has_own_ops({&queries});
+  if (mask.past.defined() && as_values && !mask.before->defined()) {
+    const std::int64_t room = seen.keys.size(2);
+    *mask.before = kernels::mask_of_past(mask.past, room);
+    if (mask.slopes.defined()) {
+      const at::Tensor places = at::arange(room, mask.past.options()).unsqueeze(0);
+      const at::Tensor bias = place_bias(mask.slopes, places, queries.scalar_type());
+      *mask.before = with_bias({*mask.before}, bias).values;
+    }
   }
   const at::Tensor& values = mask.past.defined() ? *mask.before : mask.values;
   return {mask.copies.of(values, queries.device()), mask.causal, mask.past};
@@ -59,6 +66,10 @@ AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens) {
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
   if (!mask.values.defined() || mask.values.size(-1) == count) return mask;
   return {mask.values.narrow(-1, mask.values.size(-1) - count, count), mask.causal, mask.past};
+}
+
+at::Tensor place_bias(const at::Tensor& slopes, const at::Tensor& places, at::ScalarType dtype) {
+  return (slopes.view({1, -1, 1, 1}) * places.unsqueeze(1).unsqueeze(1)).to(dtype);
 }
 
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {

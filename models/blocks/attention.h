@@ -22,7 +22,9 @@ struct AttentionMask {
   at::Tensor values;
   bool causal = false;
   at::Tensor past = {};  // KvCache::replayed_past(): the token looks at those and itself
-  Copies copies = {};    // of the values
+  // With that: place_bias() of these (H) is added to the scores.
+  at::Tensor slopes = {};
+  Copies copies = {};  // of the values
   // Of what is past, where layers need it as values, which then share it.
   std::shared_ptr<at::Tensor> before = std::make_shared<at::Tensor>();
 };
@@ -43,6 +45,8 @@ AttentionMask causal_mask(const MaskRequest& request);
 AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens);
 // For a layer that kept the last S tokens alone.
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count);
+// Each key's place, (B or 1, S), times each head's slope (H), as (B or 1, H, 1, S).
+at::Tensor place_bias(const at::Tensor& slopes, const at::Tensor& places, at::ScalarType dtype);
 // With this bias on the scores: (1 or B, H, T, S), of the dtype of the queries.
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias);
 

@@ -135,10 +135,14 @@ class BloomModelImpl : public Model, public NumberedHeads {
   Operand for_head(const Inputs& inputs, const Layers& part, const at::Tensor& given) {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     at::Tensor x = part.begin == 0 ? embedding_norm_(word_embeddings_(inputs.ids)) : given;
-    const AttentionMask mask = causal_mask(mask_request(inputs, past, x.device()));
-    const at::Tensor bias =
-        distances(inputs, past + inputs.ids.size(1), x).expand({-1, -1, inputs.ids.size(1), -1});
-    const Pass pass{with_bias(mask, bias), inputs.cache};
+    Pass pass{causal_mask(mask_request(inputs, past, x.device())), inputs.cache};
+    if (pass.mask.past.defined()) {
+      pass.mask.slopes = own_slopes(x.device());
+    } else {
+      const at::Tensor bias =
+          distances(inputs, past + inputs.ids.size(1), x).expand({-1, -1, inputs.ids.size(1), -1});
+      pass.mask = with_bias(pass.mask, bias);
+    }
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = h_[i]->as<BloomBlockImpl>()->forward(x, pass);
     }
@@ -150,13 +154,13 @@ class BloomModelImpl : public Model, public NumberedHeads {
     first_head_ = first;
     all_heads_ = all;
   }
+  bool can_be_replayed() const override { return true; }
   const at::Tensor& words() const { return word_embeddings_->weight; }
 
  private:
   SharingEmbedding word_embeddings_{nullptr};
-  // (B or 1, H, 1, S): each key's place times the head's slope. What is the same for all keys of a
-  // query makes no difference.
-  at::Tensor distances(const Inputs& inputs, std::int64_t count, const at::Tensor& x) const {
+  // (B or 1, H, 1, S): what is the same for all keys of a query makes no difference.
+  at::Tensor distances(const Inputs& inputs, std::int64_t count, const at::Tensor& x) {
     at::Tensor places;
     if (inputs.attended.defined()) {
       const at::Tensor tokens = inputs.attended.to(at::kLong);
@@ -164,14 +168,19 @@ class BloomModelImpl : public Model, public NumberedHeads {
     } else {
       places = at::arange(count, x.options().dtype(at::kLong)).unsqueeze(0);
     }
-    const at::Tensor own = slopes(all_heads_).narrow(0, first_head_, heads_);
-    const at::Tensor slope = own.to(x.device()).view({1, -1, 1, 1});
-    return (slope * places.unsqueeze(1).unsqueeze(1)).to(x.scalar_type());
+    return place_bias(own_slopes(x.device()), places, x.scalar_type());
+  }
+  // Of the heads that are here. From the host once: a pass that is recorded can bring nothing.
+  at::Tensor own_slopes(at::Device device) {
+    if (!slopes_.defined()) slopes_ = slopes(all_heads_).narrow(0, first_head_, heads_);
+    return copies_.of(slopes_, device);
   }
 
   std::int64_t heads_;
   std::int64_t first_head_ = 0;
   std::int64_t all_heads_;
+  at::Tensor slopes_;
+  Copies copies_;
   QuickLayerNorm embedding_norm_{nullptr}, ln_f_{nullptr};
   torch::nn::ModuleList h_{nullptr};
 };

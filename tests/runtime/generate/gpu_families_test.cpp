@@ -133,7 +133,7 @@ TEST_P(GpuKvInRam, GivesTheSame) {
 INSTANTIATE_TEST_SUITE_P(All, GpuFamilies, test::in_both_dtypes(test::families()),
                          test::family_name);
 INSTANTIATE_TEST_SUITE_P(All, GpuRecorded,
-                         test::in_both_dtypes(test::families({"gpt2", "llama", "qwen3"})),
+                         test::in_both_dtypes(test::families({"gpt2", "llama", "qwen3", "bloom"})),
                          test::family_name);
 // Decoders that look at all tokens.
 INSTANTIATE_TEST_SUITE_P(All, GpuKvInRam,
