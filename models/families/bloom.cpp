@@ -153,6 +153,8 @@ class BloomModelImpl : public Model, public NumberedHeads {
   void take_heads(std::int64_t first, std::int64_t all) override {
     first_head_ = first;
     all_heads_ = all;
+    slopes_.reset();
+    copies_ = Copies();
   }
   bool can_be_replayed() const override { return true; }
   const at::Tensor& words() const { return word_embeddings_->weight; }
