@@ -17,8 +17,8 @@ namespace {
 kernels::Looking looking(const AttentionMask& mask, const at::Tensor& queries,
                          const KeysValues& seen) {
   // Torch's ops want a tensor of it, and so does a bias.
-  const bool as_values = mask.slopes.defined() || !kernels::has_own_ops({&queries});
-  if (mask.past.defined() && as_values && !mask.before->defined()) {
+  if (mask.past.defined() && !mask.before->defined() &&
+      (mask.slopes.defined() || !kernels::has_own_ops({&queries}))) {
     const std::int64_t room = seen.keys.size(2);
     *mask.before = kernels::mask_of_past(mask.past, room);
     if (mask.slopes.defined()) {

@@ -31,7 +31,7 @@ constexpr std::int64_t kTokensFromRam = 16;
 constexpr std::int64_t kTokensOnCpu = 8;
 constexpr double kCallsOfALayer = 9;
 // As wide as a GPT-2 XL, and together larger than caches.
-constexpr std::int64_t kWidthByInput = 1600, kLayersByInput = 10;
+constexpr std::int64_t kWidthByInput = 1600, kLayersByInput = 8;
 constexpr double kCallsByInput = 4, kCallsBeside = 2;  // of a layer of GPT-2
 constexpr double kLeastSeconds = 1e-6;  // so that noise makes nothing infinitely fast
 

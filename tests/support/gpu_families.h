@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -55,10 +54,10 @@ inline std::string replaced(std::string text, std::string_view what, std::string
 }
 
 // Those of these names, or all: as they are, and with heads of 64, for which GPUs have kernels.
-inline std::vector<Family> families(std::initializer_list<std::string_view> names = {}) {
+inline std::vector<Family> families(const std::vector<std::string_view>& names = {}) {
   std::vector<Family> result;
   for (const SmallModel& small : kSmallModels) {
-    if (names.size() > 0 && std::find(names.begin(), names.end(), small.name) == names.end()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), small.name) == names.end()) {
       continue;
     }
     std::string wide = replaced(small.config, "192", "256");

@@ -2,15 +2,11 @@
 
 #include "runtime/dispatch/placement.h"
 
-#include <cstdlib>
-#include <fstream>
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "core/describe/describe.h"
 #include "tests/support/small_models.h"
-#include "tests/support/temporary_folder.h"
 
 namespace haul::runtime {
 namespace {
@@ -22,15 +18,11 @@ class PlacedOnTwoGpus : public testing::Test {
     profile.ram_bandwidth = 1e6;  // the CPU is to compute nothing
     profile.help_bandwidth = 0;
     profile.gpus[0].link_bandwidth = 1e9;  // weights are to come to the other one
-    const auto path = folder_.path() / "profile.json";
-    std::ofstream(path) << write_profile(profile);
-    ::setenv("HAUL_PROFILE", path.c_str(), 1);
     PlanRequest request;
     request.memory = parse_max_memory("0=4MB,1=3MB,cpu=1GB");
     request.options.no_split = model.description.no_split;
     plan = make_plan(model.description, request, profile);
   }
-  ~PlacedOnTwoGpus() override { ::unsetenv("HAUL_PROFILE"); }
 
   std::set<std::string> streamed_to(c10::Device device, const DispatchOptions& options) const {
     const std::vector<c10::ScalarType> types(model.all.size(), at::kFloat);
@@ -41,7 +33,6 @@ class PlacedOnTwoGpus : public testing::Test {
     return found;
   }
 
-  test::TemporaryFolder folder_;
   std::shared_ptr<models::Model> made = test::made_model(test::kSmallModels[2].config);
   ModelTensors model = read_model(ModelRef(*made));
   Plan plan;

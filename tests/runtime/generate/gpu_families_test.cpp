@@ -21,6 +21,8 @@ using test::largest;
 
 constexpr std::int64_t kContext = test::kFamilyContext;
 constexpr TokenId kPrompt = 7;
+// Decoders that look at all tokens.
+const std::vector<std::string_view> kRecorded = {"gpt2", "llama", "qwen3", "bloom"};
 
 class GpuFamilies : public test::GpuFamily {};
 
@@ -65,15 +67,16 @@ TEST_P(GpuFamilies, GiveTheSameWhereverTheirWeightsLie) {
   expect_same(away, resident);
 }
 
-// Families whose passes can be recorded.
-class GpuRecorded : public test::GpuFamily {};
-
-TEST_P(GpuRecorded, GivesTheSameWithGraphsAndWithout) {
+TEST_P(GpuFamilies, GiveTheSameWithGraphsAndWithout) {
   ModelOptions with = options("0=10GB,cpu=10GB");
   const test::Answers recorded = answers(with);
   with.graphs = false;
   const test::Answers plain = answers(with);
-  EXPECT_EQ(recorded.figures.replayed, 23);
+  // The others forget tokens, or cannot be recorded.
+  const bool records = std::any_of(kRecorded.begin(), kRecorded.end(), [](std::string_view name) {
+    return family().name.starts_with(name);
+  });
+  EXPECT_EQ(recorded.figures.replayed, records ? 23 : 0);
   EXPECT_EQ(plain.figures.replayed, 0);
   expect_same(recorded, plain);
 }
@@ -132,12 +135,7 @@ TEST_P(GpuKvInRam, GivesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuFamilies, test::in_both_dtypes(test::families()),
                          test::family_name);
-INSTANTIATE_TEST_SUITE_P(All, GpuRecorded,
-                         test::in_both_dtypes(test::families({"gpt2", "llama", "qwen3", "bloom"})),
-                         test::family_name);
-// Decoders that look at all tokens.
-INSTANTIATE_TEST_SUITE_P(All, GpuKvInRam,
-                         test::in_both_dtypes(test::families({"gpt2", "llama", "qwen3", "bloom"})),
+INSTANTIATE_TEST_SUITE_P(All, GpuKvInRam, test::in_both_dtypes(test::families(kRecorded)),
                          test::family_name);
 
 constexpr const char* kLlama = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
@@ -277,8 +275,10 @@ TEST_P(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
     GenerateOptions generate;
     generate.temperature = 0;
     generate.max_new_tokens = 16;
-    std::vector<std::vector<TokenId>> prompts(static_cast<std::size_t>(batch), prompt());
-    for (std::size_t i = 1; i < prompts.size(); ++i) prompts[i][0] += static_cast<TokenId>(i);
+    std::vector<std::vector<TokenId>> prompts;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      prompts.emplace_back(8, static_cast<TokenId>(kPrompt + i));
+    }
     std::vector<std::vector<TokenId>> ids;
     for (const Generated& one : model.generate_batch(prompts, generate)) ids.push_back(one.ids);
     return std::tuple(ids, plan.cpu_share, model.report().bytes_moved);
@@ -287,7 +287,7 @@ TEST_P(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
     const auto [alone, no_share, all_bytes] = run(1, batch);
     const auto [helped, share, fewer_bytes] = run(2.5e10, batch);
     EXPECT_LT(no_share, 1e-6);
-    EXPECT_GT(share, 0.4);
+    EXPECT_NEAR(share, 0.5, 0.01);
     EXPECT_LT(fewer_bytes, all_bytes);
     if (dtype() == Dtype::kF32) {
       EXPECT_EQ(helped, alone);

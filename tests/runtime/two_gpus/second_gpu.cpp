@@ -1,8 +1,8 @@
 // Where this is linked in, a machine with one GPU has two: both numbers are the first one. torch
 // and haul keep streams, pools of memory, budgets and current devices by number. These functions of
 // CUDA's runtime, which know GPUs by number, stand in front of the real ones: an executable's own
-// come first for all of its libraries. Both numbers have one memory: a copy that is
-// missing between two real GPUs is not missed here.
+// come first for all of its libraries. Both numbers have one memory: a copy that is missing between
+// two real GPUs is not missed here.
 
 #include <dlfcn.h>
 
@@ -83,7 +83,7 @@ namespace c10::cuda::_internal {
 void setHasPrimaryContext(bool (*has)(signed char));
 }  // namespace c10::cuda::_internal
 namespace {
-const bool set = [] {
+const bool both_in_use = [] {
   c10::cuda::_internal::setHasPrimaryContext([](signed char) { return true; });
   return true;
 }();
