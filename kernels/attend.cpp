@@ -1,6 +1,7 @@
 #include "kernels/attend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <vector>
 
@@ -126,7 +127,8 @@ void attend_many(const at::Tensor& q, const Cache& cache, bool causal, double sc
 }
 
 at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
-                      const Optional& bias, const Optional& /*past*/, bool causal, double scale) {
+                      const Optional& bias, const Optional& /*past*/, const Optional& /*slopes*/,
+                      bool causal, double scale) {
   const at::Tensor q = as_floats(queries);
   at::Tensor out = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
   if (q.size(2) == 1) {
@@ -141,11 +143,12 @@ at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const a
 
 TORCH_LIBRARY_FRAGMENT(haul, library) {
   library.def(
-      "attend(Tensor queries, Tensor keys, Tensor values, Tensor? bias, Tensor? past, bool causal, "
-      "float scale) -> Tensor");
+      "attend(Tensor queries, Tensor keys, Tensor values, Tensor? bias, Tensor? past, "
+      "Tensor? slopes, bool causal, float scale) -> Tensor");
   library.def(
       "keep_and_attend(Tensor queries, Tensor keys, Tensor values, Tensor? cosine, Tensor? sine, "
-      "Tensor(a!) seen_keys, Tensor(b!) seen_values, Tensor? past, float scale) -> Tensor");
+      "Tensor(a!) seen_keys, Tensor(b!) seen_values, Tensor? past, Tensor? slopes, float scale) "
+      "-> Tensor");
 }
 TORCH_LIBRARY_IMPL(haul, CPU, library) {
   library.impl("attend", own_attend);
@@ -172,14 +175,14 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::T
   const bool serves =
       keys.stride(-1) == 1 && values.stride(-1) == 1 &&
       (queries.is_cpu()
-           ? !looking.past.defined() &&
+           ? !looking.past.defined() && !looking.slopes.defined() &&
                  (one || (queries.scalar_type() == at::kFloat && !looking.mask.defined())) &&
                  has_own_ops({&queries, &keys, &values, &looking.mask})
            : serves_on_gpu(queries, looking) && has_own_ops({&queries, &keys, &values}));
   if (!serves) return plain_attend(queries, keys, values, looking, scale);
   static const auto op = own_op<decltype(own_attend)>("haul::attend");
   return op.call(queries, keys, values, optional(looking.mask), optional(looking.past),
-                 looking.causal, scale);
+                 optional(looking.slopes), looking.causal, scale);
 }
 
 at::Tensor keep_and_attend(const at::Tensor& queries, const KeysAndValues& added,
@@ -191,12 +194,13 @@ at::Tensor keep_and_attend(const at::Tensor& queries, const KeysAndValues& added
                                    &angles.sine, &seen.keys, &seen.values});
   if (!serves) return keep_then_attend(queries, added, angles, seen, looking, scale);
   using Op = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Optional&,
-                        const Optional&, at::Tensor&, at::Tensor&, const Optional&, double);
+                        const Optional&, at::Tensor&, at::Tensor&, const Optional&, const Optional&,
+                        double);
   static const auto op = own_op<Op>("haul::keep_and_attend");
   at::Tensor keys = seen.keys;
   at::Tensor values = seen.values;
   return op.call(queries, added.keys, added.values, optional(angles.cosine), optional(angles.sine),
-                 keys, values, optional(looking.past), scale);
+                 keys, values, optional(looking.past), optional(looking.slopes), scale);
 }
 
 at::Tensor keep_then_attend(const at::Tensor& queries, const KeysAndValues& added,
@@ -218,8 +222,19 @@ at::Tensor keep_then_attend(const at::Tensor& queries, const KeysAndValues& adde
   return attend(turned, seen.keys, seen.values, looking, scale);
 }
 
-at::Tensor mask_of_past(const at::Tensor& past, std::int64_t room) {
-  return (at::arange(room, past.options()) <= past).view({1, 1, 1, -1});
+at::Tensor place_bias(const at::Tensor& slopes, const at::Tensor& places, at::ScalarType dtype) {
+  return (slopes.view({1, -1, 1, 1}) * places.unsqueeze(1).unsqueeze(1)).to(dtype);
+}
+
+at::Tensor mask_of(const Looking& looking, const at::Tensor& keys) {
+  const bool biased = looking.slopes.defined();
+  if (!biased && !looking.past.defined()) return {};
+  const at::Tensor places =
+      at::arange(keys.size(2), keys.options().dtype(at::kLong)).unsqueeze(0);  // (1, S)
+  at::Tensor bias = biased ? place_bias(looking.slopes, places, keys.scalar_type()) : at::Tensor();
+  if (!looking.past.defined()) return bias;
+  const at::Tensor seen = (places <= looking.past).view({1, 1, 1, -1});
+  return biased ? bias.masked_fill(seen.logical_not(), -INFINITY) : seen;
 }
 
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
@@ -231,10 +246,7 @@ at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const
   const std::int64_t head_size = queries.size(3);
   const std::int64_t kv_heads = keys.size(1);
   const std::int64_t share = heads / kv_heads;
-  Optional mask = optional(looking.mask);
-  if (looking.past.defined() && !mask) {
-    mask = mask_of_past(looking.past, keys.size(2));
-  }
+  const Optional mask = optional(looking.mask.defined() ? looking.mask : mask_of(looking, keys));
   if (share > 1 && tokens == 1 && (!mask || mask->size(1) == 1)) {
     // The heads that share keys are as good as tokens of one head: nothing is copied.
     const at::Tensor grouped = queries.reshape({batch, kv_heads, share, head_size});

@@ -16,14 +16,19 @@ struct Looking {
   // Of a single token: how many are before it, a number on the device, where that is to be asked
   // when the work runs. It looks at those and itself; a mask may say the same.
   at::Tensor past = {};
+  // Of a single token, without a mask: each head's, (H) of float32 that lie one after the other.
+  // The place_bias() of all keys is added to the scores.
+  at::Tensor slopes = {};
 };
 
-// What a token with so many before it may look at, of a room: as a mask.
-at::Tensor mask_of_past(const at::Tensor& past, std::int64_t room);
+// Each key's place, (B or 1, S), times each head's slope (H), as (B or 1, H, 1, S).
+at::Tensor place_bias(const at::Tensor& slopes, const at::Tensor& places, at::ScalarType dtype);
+// What the past and slopes say of these keys, as a mask; undefined where there is neither.
+at::Tensor mask_of(const Looking& looking, const at::Tensor& keys);
 
 // queries (B, H, T, D) over keys and values (B, K, S, D), to (B, T, H * D). By the operator
 // haul::attend where that serves: on the CPU a single token in F32 or BF16 with a mask of floats or
-// none, and in F32 several without a mask; on GPUs a single token in either and no mask.
+// none, and in F32 several without a mask; on GPUs a single token in either, without a mask.
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                   const Looking& looking, double scale);
 at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,

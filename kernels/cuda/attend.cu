@@ -12,6 +12,11 @@ __device__ int tokens_of(const Attend& job) {
   return job.past == nullptr ? job.room : static_cast<int>(__ldcg(job.past)) + 1;
 }
 
+// What a kernel is made for that serves heads of a size: zeros stand behind their rows.
+__host__ __device__ int made_for(int size) {
+  return size <= 64 ? 64 : size <= 128 ? 128 : 256;
+}
+
 __host__ __device__ int parts_of(int tokens) {
   return (tokens + kPartTokens - 1) / kPartTokens;
 }
@@ -21,11 +26,11 @@ __host__ __device__ int groups_of(int share) {
   return (share + kTogether - 1) / kTogether;
 }
 
-// What a part gave to a head: `size` sums, the largest score, the sum of all weights.
+// What a part gave to a head: made_for(size) sums, the largest score, the sum of all weights.
 __device__ float* part_of(const Attend& job, int sequence, int head, int part) {
   const auto row =
       static_cast<std::size_t>((sequence * job.queries.heads + head) * parts_of(job.room) + part);
-  return job.parts + row * static_cast<std::size_t>(job.size + 2);
+  return job.parts + row * static_cast<std::size_t>(made_for(job.size) + 2);
 }
 
 // A sum of numbers by weights, which are relative to the largest score.
@@ -103,6 +108,12 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   const int column = thread % kRowLanes * kWide<T>;  // of the first piece
   const int row = thread / kRowLanes;
 
+  // Before the keys, behind which they would arrive.
+  float slopes[kTogether] = {};
+#pragma unroll
+  for (int h = 0; h < kTogether; ++h) {
+    if (job.slopes != nullptr && h < heads) slopes[h] = job.slopes[first + h];
+  }
   if (!is_fresh) after_previous();
   uint4 k[kSteps][kPieces], v[kSteps][kPieces];
 #pragma unroll
@@ -111,7 +122,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
       k[i][p] = v[i][p] = uint4{0, 0, 0, 0};
-      if (token >= kept) continue;
+      if (token >= kept || column + p * kRowLanes * kWide<T> >= job.size) continue;
       const auto piece = [&](const HeadRows<void>& rows) {
         const T* const at = row_of<const T>(rows, sequence, kv_head, begin + token) + column;
         return fresh(reinterpret_cast<const uint4*>(at) + p * kRowLanes);
@@ -126,17 +137,19 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   // A thread turns the same element of several heads.
   const int element = thread % kSize;
   const int of_head = thread / kSize;
+  const bool inside = element < job.size;
+  const T zero = as_number<T>(0);
   const std::int64_t angle = sequence * job.fresh.of_batch;
   const Turn<T> turn(element, job.fresh.turning, static_cast<const T*>(job.fresh.cosine) + angle,
                      static_cast<const T*>(job.fresh.sine) + angle);
   const bool keeps = is_fresh && last >= 0 && last < kPartTokens;
   if (keeps && of_head == 0) {
-    const T key = turn(row_of<const T>(job.fresh.keys, sequence, kv_head, 0));
-    const T value =
-        as_number<T>(fresh(row_of<const T>(job.fresh.values, sequence, kv_head, 0) + element));
+    const T* const values = row_of<const T>(job.fresh.values, sequence, kv_head, 0);
+    const T key = inside ? turn(row_of<const T>(job.fresh.keys, sequence, kv_head, 0)) : zero;
+    const T value = inside ? as_number<T>(fresh(values + element)) : zero;
     reinterpret_cast<T*>(shared.key)[element] = key;
     reinterpret_cast<T*>(shared.value)[element] = value;
-    if (group == 0) {
+    if (group == 0 && inside) {
       row_of<T>(job.keys, sequence, kv_head, tokens - 1)[element] = key;
       row_of<T>(job.values, sequence, kv_head, tokens - 1)[element] = value;
     }
@@ -147,7 +160,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     const int h = from + of_head;
     if (h >= heads) continue;
     reinterpret_cast<T*>(shared.queries[h])[element] =
-        turn(row_of<const T>(job.queries, sequence, first + h, 0));
+        inside ? turn(row_of<const T>(job.queries, sequence, first + h, 0)) : zero;
   }
   __syncthreads();
   if (keeps) {
@@ -169,6 +182,10 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     for (int p = 0; p < kPieces; ++p) {
       unpack(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
     }
+    // Less that of the token that looks, which makes no difference, a score has no digits to lose.
+    const auto bias_of = [&](int place) {
+      return rounded<T>(__fmul_rn(slopes[h], static_cast<float>(place)));
+    };
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
       float dot = 0;
@@ -181,7 +198,10 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
       }
       dot = sum_of_lanes(dot, kRowLanes);
       const int token = row + i * kRows;
-      if (column == 0) shared.scores[h][token] = token < count ? dot * job.scale : -INFINITY;
+      if (column == 0) {
+        const float bias = bias_of(begin + token) - bias_of(tokens - 1);
+        shared.scores[h][token] = token < count ? fmaf(dot, job.scale, bias) : -INFINITY;
+      }
     }
   }
   __syncthreads();
@@ -250,13 +270,14 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   for (int i = part * kThreads + thread; i < heads * kSize; i += blocks * kThreads) {
     const int h = i / kSize;
     const int d = i % kSize;
+    if (d >= job.size) continue;
     Weighted all;
     for (int other = 0; other < parts; ++other) {
       const Weighted& of = shared.of_parts[other][h];
       all.add({of.most, of.weight, shared.sums_of_parts[other][i]});
     }
     const auto at =
-        static_cast<std::size_t>((sequence * job.queries.heads + first + h) * kSize + d);
+        static_cast<std::size_t>((sequence * job.queries.heads + first + h) * job.size + d);
     static_cast<T*>(job.out)[at] = as_number<T>(all.sum / all.weight);
   }
 }
@@ -283,10 +304,10 @@ __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
   }
   joined[joiner][d] = own;
   __syncthreads();
-  if (joiner > 0) return;
+  if (joiner > 0 || d >= job.size) return;
 #pragma unroll
   for (int other = 1; other < kJoiners; ++other) own.add(joined[other][d]);
-  const auto at = static_cast<std::size_t>((sequence * job.queries.heads + head) * kSize + d);
+  const auto at = static_cast<std::size_t>((sequence * job.queries.heads + head) * job.size + d);
   static_cast<T*>(job.out)[at] = as_number<T>(own.sum / own.weight);
 }
 
@@ -315,19 +336,20 @@ cudaError_t start_for(const Attend& job, cudaStream_t stream) {
 }  // namespace
 
 bool serves_head_size(std::int64_t size) {
-  return size == 64 || size == 128 || size == 256;
+  return size > 0 && size <= 256 && size % 8 == 0;
 }
 
 std::size_t floats_for_parts(const Attend& job) {
-  if (cluster_for(job.room, job.size) > 0) return 0;
+  const int size = made_for(job.size);
+  if (cluster_for(job.room, size) > 0) return 0;
   return static_cast<std::size_t>(job.batch) * static_cast<std::size_t>(job.queries.heads) *
-         static_cast<std::size_t>(parts_of(job.room)) * static_cast<std::size_t>(job.size + 2);
+         static_cast<std::size_t>(parts_of(job.room)) * static_cast<std::size_t>(size + 2);
 }
 
 cudaError_t attend_one(const Attend& job, cudaStream_t stream) {
   return for_numbers(job.numbers, [&](auto number) {
     using T = decltype(number);
-    switch (job.size) {
+    switch (made_for(job.size)) {
       case 64:
         return start_for<T, 64>(job, stream);
       case 128:

@@ -412,7 +412,8 @@ bool serves_attend(const at::Tensor& queries, const at::Tensor& keys, const at::
 }
 
 at::Tensor run_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
-                      const cuda::FreshToken& fresh, const Optional& past, double scale) {
+                      const cuda::FreshToken& fresh, const Optional& past, const Optional& slopes,
+                      double scale) {
   const at::Tensor q = with_rows(queries);
   at::Tensor out = at::empty({q.size(0), 1, q.size(1) * q.size(3)}, q.options());
   at::Tensor seen_keys = keys;
@@ -425,6 +426,7 @@ at::Tensor run_attend(const at::Tensor& queries, const at::Tensor& keys, const a
   job.fresh = fresh;
   job.out = data_of(out);
   job.past = number(past);
+  job.slopes = static_cast<const float*>(data(slopes));
   job.batch = static_cast<int>(q.size(0));
   job.room = static_cast<int>(keys.size(2));
   job.size = static_cast<int>(q.size(3));
@@ -439,22 +441,26 @@ at::Tensor run_attend(const at::Tensor& queries, const at::Tensor& keys, const a
 
 at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
                          const at::Tensor& values, const Optional& mask, const Optional& past,
-                         bool causal, double scale) {
+                         const Optional& slopes, bool causal, double scale) {
   if (serves_attend(queries, keys, values)) {
-    return run_attend(queries, keys, values, {}, past, scale);
+    return run_attend(queries, keys, values, {}, past, slopes, scale);
   }
   return plain_attend(queries, keys, values,
-                      {mask.value_or(at::Tensor()), causal, past.value_or(at::Tensor())}, scale);
+                      {mask.value_or(at::Tensor()), causal, past.value_or(at::Tensor()),
+                       slopes.value_or(at::Tensor())},
+                      scale);
 }
 
 at::Tensor keep_and_attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys,
                                   const at::Tensor& values, const Optional& cosine,
                                   const Optional& sine, at::Tensor& seen_keys,
-                                  at::Tensor& seen_values, const Optional& past, double scale) {
+                                  at::Tensor& seen_values, const Optional& past,
+                                  const Optional& slopes, double scale) {
   if (!serves_attend(queries, seen_keys, seen_values)) {
     const Angles angles{cosine.value_or(at::Tensor()), sine.value_or(at::Tensor())};
     return keep_then_attend(queries, {keys, values}, angles, {seen_keys, seen_values},
-                            {{}, false, past.value_or(at::Tensor())}, scale);
+                            {{}, false, past.value_or(at::Tensor()), slopes.value_or(at::Tensor())},
+                            scale);
   }
   const at::Tensor k = with_rows(keys);
   const at::Tensor v = with_rows(values);
@@ -468,7 +474,7 @@ at::Tensor keep_and_attend_on_gpu(const at::Tensor& queries, const at::Tensor& k
     fresh.of_batch = c.size(0) == 1 ? 0 : c.size(2);
     fresh.turning = static_cast<int>(c.size(2));
   }
-  return run_attend(queries, seen_keys, seen_values, fresh, past, scale);
+  return run_attend(queries, seen_keys, seen_values, fresh, past, slopes, scale);
 }
 
 TORCH_LIBRARY_IMPL(haul, CUDA, library) {

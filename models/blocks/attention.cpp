@@ -7,7 +7,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 
-#include "kernels/attend.h"
 #include "kernels/own_ops.h"
 #include "kernels/rotate.h"
 
@@ -16,19 +15,15 @@ namespace {
 
 kernels::Looking looking(const AttentionMask& mask, const at::Tensor& queries,
                          const KeysValues& seen) {
-  // Torch's ops want a tensor of it, and so does a bias.
-  if (mask.past.defined() && !mask.before->defined() &&
-      (mask.slopes.defined() || !kernels::has_own_ops({&queries}))) {
-    const std::int64_t room = seen.keys.size(2);
-    *mask.before = kernels::mask_of_past(mask.past, room);
-    if (mask.slopes.defined()) {
-      const at::Tensor places = at::arange(room, mask.past.options()).unsqueeze(0);
-      const at::Tensor bias = place_bias(mask.slopes, places, queries.scalar_type());
-      *mask.before = with_bias({*mask.before}, bias).values;
-    }
+  const at::Device device = queries.device();
+  if (!mask.past.defined() && !mask.slopes.defined()) {
+    return {mask.copies.of(mask.values, device), mask.causal};
   }
-  const at::Tensor& values = mask.past.defined() ? *mask.before : mask.values;
-  return {mask.copies.of(values, queries.device()), mask.causal, mask.past};
+  kernels::Looking told{{}, false, mask.past, mask.slope_copies.of(mask.slopes, device)};
+  // Only haul's ops on GPUs do without a tensor of it.
+  if (device.is_cuda() && kernels::has_own_ops({&queries})) return told;
+  if (!mask.before->defined()) *mask.before = kernels::mask_of(told, seen.keys);
+  return {mask.copies.of(*mask.before, device), false, mask.past};
 }
 
 double factor(const at::Tensor& queries, std::optional<double> scale) {
@@ -66,10 +61,6 @@ AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens) {
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
   if (!mask.values.defined() || mask.values.size(-1) == count) return mask;
   return {mask.values.narrow(-1, mask.values.size(-1) - count, count), mask.causal, mask.past};
-}
-
-at::Tensor place_bias(const at::Tensor& slopes, const at::Tensor& places, at::ScalarType dtype) {
-  return (slopes.view({1, -1, 1, 1}) * places.unsqueeze(1).unsqueeze(1)).to(dtype);
 }
 
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {
@@ -113,7 +104,8 @@ at::Tensor attend(const LayerTokens& tokens, KvCache* cache, const AttentionMask
     return angles.cosine.defined() ? kernels::rotated(x, angles.cosine, angles.sine) : x;
   };
   KeysValues seen{turned(tokens.added.keys), tokens.added.values};
-  if (cache != nullptr) seen = cache->extend(tokens.layer, seen, mask.values.defined());
+  const bool ordered = mask.values.defined() || mask.slopes.defined();
+  if (cache != nullptr) seen = cache->extend(tokens.layer, seen, ordered);
   return attend(turned(tokens.queries), seen, last_columns(mask, seen.keys.size(2)), scale);
 }
 

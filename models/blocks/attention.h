@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/attend.h"
 #include "models/blocks/copies.h"
 #include "models/blocks/kv_cache.h"
 #include "models/blocks/rope.h"
@@ -22,10 +23,12 @@ struct AttentionMask {
   at::Tensor values;
   bool causal = false;
   at::Tensor past = {};  // KvCache::replayed_past(): the token looks at those and itself
-  // With that: place_bias() of these (H) is added to the scores.
+  // Of a single token that looks at all before it: place_bias() of these (H), on the host, is added
+  // to the scores.
   at::Tensor slopes = {};
-  Copies copies = {};  // of the values
-  // Of what is past, where layers need it as values, which then share it.
+  Copies slope_copies = {};  // which may be kept for other passes
+  Copies copies = {};        // of the values
+  // Of what is past and of slopes, where layers need it as values, which then share it.
   std::shared_ptr<at::Tensor> before = std::make_shared<at::Tensor>();
 };
 
@@ -45,8 +48,7 @@ AttentionMask causal_mask(const MaskRequest& request);
 AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens);
 // For a layer that kept the last S tokens alone.
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count);
-// Each key's place, (B or 1, S), times each head's slope (H), as (B or 1, H, 1, S).
-at::Tensor place_bias(const at::Tensor& slopes, const at::Tensor& places, at::ScalarType dtype);
+using kernels::place_bias;
 // With this bias on the scores: (1 or B, H, T, S), of the dtype of the queries.
 AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias);
 

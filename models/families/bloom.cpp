@@ -136,12 +136,13 @@ class BloomModelImpl : public Model, public NumberedHeads {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     at::Tensor x = part.begin == 0 ? embedding_norm_(word_embeddings_(inputs.ids)) : given;
     Pass pass{causal_mask(mask_request(inputs, past, x.device())), inputs.cache};
-    if (pass.mask.past.defined()) {
-      pass.mask.slopes = own_slopes(x.device());
-    } else {
+    if (pass.mask.values.defined() || pass.mask.causal) {
       const at::Tensor bias =
           distances(inputs, past + inputs.ids.size(1), x).expand({-1, -1, inputs.ids.size(1), -1});
       pass.mask = with_bias(pass.mask, bias);
+    } else {
+      pass.mask.slopes = own_slopes();
+      pass.mask.slope_copies = copies_;
     }
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = h_[i]->as<BloomBlockImpl>()->forward(x, pass);
@@ -170,19 +171,19 @@ class BloomModelImpl : public Model, public NumberedHeads {
     } else {
       places = at::arange(count, x.options().dtype(at::kLong)).unsqueeze(0);
     }
-    return place_bias(own_slopes(x.device()), places, x.scalar_type());
+    return place_bias(copies_.of(own_slopes(), x.device()), places, x.scalar_type());
   }
-  // Of the heads that are here. From the host once: a pass that is recorded can bring nothing.
-  at::Tensor own_slopes(at::Device device) {
+  // Of the heads that are here.
+  const at::Tensor& own_slopes() {
     if (!slopes_.defined()) slopes_ = slopes(all_heads_).narrow(0, first_head_, heads_);
-    return copies_.of(slopes_, device);
+    return slopes_;
   }
 
   std::int64_t heads_;
   std::int64_t first_head_ = 0;
   std::int64_t all_heads_;
   at::Tensor slopes_;
-  Copies copies_;
+  Copies copies_;  // of the slopes, kept: a pass that is recorded can bring nothing from the host
   QuickLayerNorm embedding_norm_{nullptr}, ln_f_{nullptr};
   torch::nn::ModuleList h_{nullptr};
 };

@@ -3,7 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 namespace haul::kernels {
@@ -80,6 +82,27 @@ TEST(Attend, LooksAtNoneThatTheMaskHides) {
   const at::Tensor before = attend(queries, keys, values, {seen}, 1);
   values = values + 100 * seen.transpose(2, 3).logical_not();
   EXPECT_TRUE(attend(queries, keys, values, {seen}, 1).equal(before));
+}
+
+// Slopes are a bias by place, of as many tokens as there are and not of their room.
+TEST(Attend, AddsAPlaceTimesASlope) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor queries = at::randn({2, 4, 1, 8}).to(type);
+    const at::Tensor keys = at::randn({2, 2, 30, 8}).to(type);
+    const at::Tensor values = at::randn({2, 2, 30, 8}).to(type);
+    const at::Tensor slopes = at::tensor({0.5F, 0.3F, 0.1F, 0.01F});
+    const auto seen = [](const at::Tensor& x) { return x.narrow(2, 0, 21); };
+    const at::Tensor bias = place_bias(slopes, at::arange(21).unsqueeze(0), type);
+    EXPECT_EQ(bias[0][1][0][20].item<float>(), at::tensor(0.3F * 20).to(type).item<float>());
+    const at::Tensor expected = plain_attend(queries, seen(keys), seen(values), {bias}, 0.3);
+    const at::Tensor found =
+        attend(queries, seen(keys), seen(values), {{}, false, {}, slopes}, 0.3);
+    EXPECT_TRUE(found.equal(expected));
+    const at::Tensor past = at::tensor({20}, at::kLong);
+    const at::Tensor replayed = attend(queries, keys, values, {{}, false, past, slopes}, 0.3);
+    const double most = type == at::kFloat ? 1e-5 : 0x1p-6;
+    EXPECT_TRUE(at::allclose(replayed, expected, most, most));
+  }
 }
 
 TEST(Attend, ATokenDoesNotDependOnThoseAfterIt) {

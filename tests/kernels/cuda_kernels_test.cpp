@@ -483,36 +483,53 @@ class Attending {
   at::Tensor past_, out_;
 };
 
+// As many as there are heads, from steep to nearly none.
+at::Tensor slopes_for(std::int64_t heads) {
+  return at::pow(2.0, -at::arange(1, heads + 1, at::kFloat) * 8 / heads);
+}
+
 TEST_P(CudaKernels, AttendWithOneToken) {
   at::manual_seed(7);
   for (const AttendCase& item :
        {AttendCase{8, 2, 128, 1, 9}, AttendCase{8, 2, 128, 65, 300}, AttendCase{8, 2, 128, 65, 100},
         AttendCase{3, 1, 64, 700, 700}, AttendCase{2, 2, 256, 300, 320},
-        AttendCase{6, 1, 128, 200, 200}, AttendCase{6, 1, 64, 128, 128}}) {
+        AttendCase{6, 1, 128, 200, 200}, AttendCase{6, 1, 64, 128, 128},
+        AttendCase{4, 4, 80, 65, 100}, AttendCase{6, 1, 80, 300, 300}, AttendCase{2, 1, 8, 70, 90},
+        AttendCase{2, 2, 96, 130, 200}, AttendCase{1, 1, 200, 70, 300}}) {
     const at::Tensor queries = some({2, item.heads, 1, item.size});
     at::Tensor keys = some({2, item.kv_heads, item.room, item.size});
     at::Tensor values = some({2, item.kv_heads, item.room, item.size});
-    const at::Tensor out = Attending(item, queries, keys, values).run();
+    Attending attending(item, queries, keys, values);
     const auto seen = [&](const at::Tensor& x) { return exact(x.narrow(2, 0, item.tokens)); };
     const at::Tensor expected = plain_attend(exact(queries), seen(keys), seen(values), {}, 0.1);
-    EXPECT_TRUE(is_near(out, expected)) << item.tokens << " tokens, heads of " << item.size;
+    EXPECT_TRUE(is_near(attending.run(), expected))
+        << item.tokens << " tokens, heads of " << item.size;
+    const at::Tensor slopes = slopes_for(item.heads);
+    const at::Tensor bias = place_bias(slopes, at::arange(item.tokens).unsqueeze(0), type);
+    attending.job.slopes = slopes.const_data_ptr<float>();
+    const at::Tensor biased =
+        plain_attend(exact(queries), seen(keys), seen(values), {exact(bias)}, 0.1);
+    EXPECT_TRUE(is_near(attending.run(), biased))
+        << item.tokens << " tokens, heads of " << item.size << " with slopes";
   }
 }
 
 // Parts are joined by a cluster, or where there is more room by a kernel of its own.
 TEST_P(CudaKernels, AttendToTheSameBitsHoweverMuchRoomThereIs) {
   at::manual_seed(11);
-  for (const std::int64_t size : {64, 128, 256}) {
+  const at::Tensor slopes = slopes_for(3);
+  for (const std::int64_t size : {64, 80, 128, 256}) {
     const at::Tensor queries = some({2, 3, 1, size});
     at::Tensor keys = some({2, 1, 300, size});
     at::Tensor values = some({2, 1, 300, size});
     for (const std::int64_t tokens : {1, 64, 65, 99}) {
       at::Tensor few_keys = keys.narrow(2, 0, 100);
       at::Tensor few_values = values.narrow(2, 0, 100);
-      const at::Tensor few =
-          Attending({3, 1, size, tokens, 100}, queries, few_keys, few_values).run();
-      const at::Tensor much = Attending({3, 1, size, tokens, 300}, queries, keys, values).run();
-      EXPECT_TRUE(few.equal(much)) << tokens << " tokens, heads of " << size;
+      Attending few({3, 1, size, tokens, 100}, queries, few_keys, few_values);
+      Attending much({3, 1, size, tokens, 300}, queries, keys, values);
+      EXPECT_TRUE(few.run().equal(much.run())) << tokens << " tokens, heads of " << size;
+      few.job.slopes = much.job.slopes = slopes.const_data_ptr<float>();
+      EXPECT_TRUE(few.run().equal(much.run())) << tokens << " tokens, heads of " << size;
     }
   }
 }
@@ -523,7 +540,7 @@ TEST_P(CudaKernels, KeepAndAttend) {
   for (const std::int64_t turning : {0L, 40L, 64L}) {
     for (const AttendCase& item :
          {AttendCase{6, 1, 64, 1, 9}, AttendCase{4, 2, 64, 64, 100}, AttendCase{4, 2, 128, 65, 100},
-          AttendCase{2, 2, 256, 130, 300}}) {
+          AttendCase{4, 4, 80, 65, 100}, AttendCase{2, 2, 256, 130, 300}}) {
       const at::Tensor queries = some({2, 1, item.heads, item.size}).transpose(1, 2);
       const at::Tensor added = some({2, 1, 2 * item.kv_heads, item.size}).transpose(1, 2);
       const at::Tensor new_keys = added.narrow(1, 0, item.kv_heads);
@@ -554,9 +571,15 @@ TEST_P(CudaKernels, KeepAndAttend) {
       rotate.size = static_cast<int>(item.size);
       rotate.turning = static_cast<int>(turning);
       ASSERT_EQ(cuda::rotate_into(rotate, nullptr), cudaSuccess);
-      const at::Tensor expected = Attending(item, turned, keys, values).run();
+      // With slopes where nothing turns, as models are.
+      const at::Tensor slopes = slopes_for(item.heads);
+      const float* const each = turning == 0 ? slopes.const_data_ptr<float>() : nullptr;
+      Attending after(item, turned, keys, values);
+      after.job.slopes = each;
+      const at::Tensor expected = after.run();
 
       Attending attending(item, queries, kept_keys, kept_values);
+      attending.job.slopes = each;
       attending.job.fresh = {rows(new_keys), rows(new_values), data(cosine),
                              data(sine),     turning,          static_cast<int>(turning)};
       EXPECT_TRUE(attending.run().equal(expected)) << item.tokens << " of heads of " << item.size;

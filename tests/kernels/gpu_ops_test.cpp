@@ -315,33 +315,46 @@ TEST_P(GpuOps, RotateTurnsAndKeepsAsTorchsOpsDo) {
   }
 }
 
+// As many as there are heads, from steep to nearly none.
+at::Tensor slopes_for(std::int64_t heads) {
+  return at::pow(2.0, -at::arange(1, heads + 1, at::kFloat) * 8 / heads).cuda();
+}
+
 TEST_P(GpuOps, AttendOfOneTokenIsTheSameAsOfTorchsOps) {
   for (const auto& [batch, heads, kv_heads, size] : {std::array<std::int64_t, 4>{1, 32, 8, 128},
                                                      {3, 9, 3, 64},
                                                      {2, 25, 25, 64},
                                                      {1, 16, 1, 256},
                                                      {2, 6, 1, 128},
-                                                     {2, 4, 2, 80}}) {
+                                                     {1, 32, 32, 80},
+                                                     {2, 4, 2, 96},
+                                                     {2, 4, 2, 84}}) {
     for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 1000}) {
       const at::Tensor queries = some({batch, 1, heads, size}).transpose(1, 2);
       const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
       const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
       const at::Tensor seen_keys = keys.narrow(2, 0, tokens);
       const at::Tensor seen_values = values.narrow(2, 0, tokens);
-      const at::Tensor own = attend(queries, seen_keys, seen_values, {}, 0.1);
-      const at::Tensor expected =
-          plain_attend(exact(queries), exact(seen_keys), exact(seen_values), {}, 0.1);
-      const double near = size == 80 ? std::max(rounding, 1e-4) : rounding;  // torch's, or ours
-      EXPECT_EQ(own.sizes(), expected.sizes());
-      EXPECT_TRUE(at::allclose(exact(own), expected, 2 * near, near))
-          << tokens << " tokens, " << heads << " heads of " << size;
-      // However much room there is.
-      const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));
-      const at::Tensor replayed = attend(queries, keys, values, {{}, false, past}, 0.1);
-      if (size == 80) {
-        EXPECT_TRUE(at::allclose(replayed, own, 2 * near, near));
-      } else {
-        EXPECT_TRUE(replayed.equal(own));
+      const double near = size == 84 ? std::max(rounding, 1e-4) : rounding;  // torch's, or ours
+      const at::Tensor places = at::arange(tokens, queries.options().dtype(at::kLong));
+      for (const at::Tensor& slopes : {at::Tensor(), slopes_for(heads)}) {
+        const at::Tensor own =
+            attend(queries, seen_keys, seen_values, {{}, false, {}, slopes}, 0.1);
+        Looking biased;
+        if (slopes.defined()) biased.mask = exact(place_bias(slopes, places.unsqueeze(0), type));
+        const at::Tensor expected =
+            plain_attend(exact(queries), exact(seen_keys), exact(seen_values), biased, 0.1);
+        EXPECT_EQ(own.sizes(), expected.sizes());
+        EXPECT_TRUE(at::allclose(exact(own), expected, 2 * near, near))
+            << tokens << " tokens, " << heads << " heads of " << size;
+        // However much room there is.
+        const at::Tensor past = at::full({1}, tokens - 1, places.options());
+        const at::Tensor replayed = attend(queries, keys, values, {{}, false, past, slopes}, 0.1);
+        if (size == 84) {
+          EXPECT_TRUE(at::allclose(replayed, own, 2 * near, near));
+        } else {
+          EXPECT_TRUE(replayed.equal(own));
+        }
       }
     }
   }
@@ -355,7 +368,9 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
                                                      {2, 25, 25, 64},
                                                      {1, 16, 1, 256},
                                                      {2, 6, 1, 128},
-                                                     {2, 4, 2, 80}}) {
+                                                     {1, 32, 32, 80},
+                                                     {2, 4, 2, 96},
+                                                     {2, 4, 2, 84}}) {
     for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 250, 510, 1000}) {
       for (const std::int64_t turning : {0L, size / 2, size}) {
         const at::Tensor queries = some({batch, 1, heads, size}).transpose(1, 2);
@@ -368,6 +383,8 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
         const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
         const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
         const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));
+        // With slopes where nothing turns, as models are.
+        const at::Tensor slopes = turning == 0 ? slopes_for(heads) : at::Tensor();
         std::vector<at::Tensor> found;
         for (const bool together : {false, true}) {
           for (const bool replayed : {false, true}) {
@@ -376,11 +393,11 @@ TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
             const at::Tensor seen_keys = replayed ? room_keys : room_keys.narrow(2, 0, tokens);
             const at::Tensor seen_values =
                 replayed ? room_values : room_values.narrow(2, 0, tokens);
-            const Looking looking = replayed ? Looking{{}, false, past} : Looking{};
+            const Looking looking{{}, false, replayed ? past : at::Tensor(), slopes};
             const auto way = together ? keep_and_attend : keep_then_attend;
             const at::Tensor out = way(queries, {new_keys, new_values}, angles,
                                        {seen_keys, seen_values}, looking, 0.1);
-            if (size == 80 && replayed) continue;  // torch's, by another way
+            if (size == 84 && replayed) continue;  // torch's, by another way
             found.push_back(at::cat({out.flatten(), room_keys.flatten(), room_values.flatten()}));
           }
         }

@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -184,6 +185,22 @@ TEST(Attend, GivesWhatASlowReferenceGivesAlsoWhereHeadsShareKeys) {
     check(5, 5, causal(5, 0, 2));
     check(1, kPast + 1, causal(1, kPast, 0, attended));
     check(3, kPast + 1, full_mask(attended, 3));
+  }
+}
+
+TEST(Attend, WithSlopesGivesTheBitsOfTheirBias) {
+  torch::manual_seed(4);
+  const at::Tensor slopes = at::tensor({0.5F, 0.25F, 0.1F});
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor queries = at::randn({kBatch, 3, 1, 6}).to(dtype);
+    const KeysValues seen{at::randn({kBatch, 3, 40, 6}).to(dtype),
+                          at::randn({kBatch, 3, 40, 6}).to(dtype)};
+    AttentionMask mask = causal(1, 39, 0);
+    mask.slopes = slopes;
+    const at::Tensor bias = place_bias(slopes, at::arange(40).unsqueeze(0), dtype);
+    EXPECT_TRUE(at::equal(attend(queries, seen, mask),
+                          attend(queries, seen, with_bias(causal(1, 39, 0), bias))));
+    EXPECT_TRUE(at::equal(*mask.before, bias));  // which the next layer shares
   }
 }
 

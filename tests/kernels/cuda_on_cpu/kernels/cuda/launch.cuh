@@ -99,6 +99,9 @@ inline float __uint_as_float(unsigned bits) {
 inline unsigned __float_as_uint(float value) {
   return std::bit_cast<unsigned>(value);
 }
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
 inline float rsqrtf(float value) {
   return 1 / std::sqrt(value);
 }
