@@ -34,10 +34,6 @@ std::optional<std::int64_t> number(std::optional<Curve> curve) {
   return curve ? std::optional(static_cast<std::int64_t>(*curve)) : std::nullopt;
 }
 
-at::Tensor curved(const at::Tensor& gate, Curve curve) {
-  return curve == Curve::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
-}
-
 // The product is asked for the other way round, weight times x, which torch gives to BLAS. Asked
 // for x times weight, it would on some CPUs lay each weight out anew, in memory of its own, every
 // time.
@@ -76,7 +72,7 @@ at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish&
   }
   at::Tensor out = at::linear(x, weight, optional(finish.bias));
   if (finish.residual.defined()) out.add_(finish.residual);
-  if (finish.gate.defined()) out.mul_(curved(finish.gate, finish.curve));
+  if (finish.gate.defined()) out.mul_(plain_curved(finish.gate, finish.curve));
   return out;
 }
 
@@ -100,16 +96,16 @@ std::vector<at::Tensor> call_products(const at::Tensor& x, std::span<const Linea
   return op.call(x, lists.weights, lists.biases);
 }
 
-std::vector<at::Tensor> call_linears(const Operand& operand,
-                                     std::span<const LinearWeights> layers) {
-  using Linears =
-      std::vector<at::Tensor>(const at::Tensor&, at::TensorList, const c10::List<Optional>&,
-                              const Optional&, const Optional&, double);
+std::vector<at::Tensor> call_linears(const Operand& operand, std::span<const LinearWeights> layers,
+                                     std::optional<Curve> curve = std::nullopt) {
+  using Linears = std::vector<at::Tensor>(const at::Tensor&, at::TensorList,
+                                          const c10::List<Optional>&, const Optional&,
+                                          const Optional&, double, std::optional<std::int64_t>);
   static const auto op = own_op<Linears>("haul::linears");
   const Lists lists(layers);
   const Norm norm = operand.norm.value_or(Norm());
   return op.call(operand.x, lists.weights, lists.biases, optional(norm.weight), optional(norm.bias),
-                 norm.epsilon);
+                 norm.epsilon, number(curve));
 }
 
 // What a GPU does, or a GPU and the CPU together: an operator, so that a weight which lies
@@ -137,7 +133,7 @@ at::Tensor own_conv1d(const at::Tensor& x, const at::Tensor& weight, const Optio
   at::Tensor out = few_rows(
       x, weight, {bias.value_or(at::Tensor()), residual.value_or(at::Tensor()), at::Tensor()},
       Lies::kByInput);
-  return curve ? curved(out, static_cast<Curve>(*curve)) : out;
+  return curve ? plain_curved(out, static_cast<Curve>(*curve)) : out;
 }
 
 // On GPUs a weight that is fetched goes through haul::products, with which the CPU may help.
@@ -177,7 +173,8 @@ TORCH_LIBRARY_FRAGMENT(haul, library) {
       "gated_linear(Tensor x, Tensor weight, Tensor? bias, Tensor gate, int curve) -> Tensor");
   library.def(
       "linears(Tensor x, Tensor[] weights, Tensor?[] biases, Tensor? norm, Tensor? norm_bias, "
-      "float epsilon) -> Tensor[]");
+      "float epsilon, int? curve) -> Tensor[]");
+  library.def("curved(Tensor x, int curve) -> Tensor");
   library.def(
       "gated_pair(Tensor x, Tensor gate, Tensor? gate_bias, Tensor weight, Tensor? bias, "
       "int curve, Tensor? norm, Tensor? norm_bias, float epsilon) -> Tensor");
@@ -194,6 +191,7 @@ TORCH_LIBRARY_IMPL(haul, Autograd, library) {
   library.impl("normed_conv1d", torch::CppFunction::makeFallthrough());
   library.impl("gated_linear", torch::CppFunction::makeFallthrough());
   library.impl("linears", torch::CppFunction::makeFallthrough());
+  library.impl("curved", torch::CppFunction::makeFallthrough());
   library.impl("gated_pair", torch::CppFunction::makeFallthrough());
 }
 
@@ -232,7 +230,7 @@ at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at:
   sizes.back() = weight.size(1);
   const at::Tensor result =
       (bias.defined() ? at::addmm(bias, rows, weight) : at::mm(rows, weight)).view(sizes);
-  if (curve) return curved(result, *curve);
+  if (curve) return plain_curved(result, *curve);
   return residual.defined() ? residual + result : result;
 }
 
@@ -247,14 +245,27 @@ at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 
 at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& gate, Curve curve) {
-  return curved(gate, curve) * plain_linear(x, weight, bias);
+  return plain_curved(gate, curve) * plain_linear(x, weight, bias);
 }
 
-at::Tensor linear(const Operand& x, const LinearWeights& layer) {
+at::Tensor curved(const at::Tensor& x, Curve curve) {
+  if (!x.is_cuda() || !has_own_ops({&x})) return plain_curved(x, curve);
+  static const auto op = own_op<at::Tensor(const at::Tensor&, std::int64_t)>("haul::curved");
+  return op.call(x, static_cast<std::int64_t>(curve));
+}
+
+at::Tensor plain_curved(const at::Tensor& x, Curve curve) {
+  return curve == Curve::kSilu ? at::silu(x) : at::gelu(x, "tanh");
+}
+
+at::Tensor linear(const Operand& x, const LinearWeights& layer, std::optional<Curve> curve) {
   const std::span<const LinearWeights> one(&layer, 1);
   const Operand operand = for_one_operator(x, one);
-  return operand.norm ? call_linears(operand, one).front()
-                      : linear(operand.x, layer.weight, layer.bias);
+  if (operand.norm || (curve && are_at_hand(operand.x, layer))) {
+    return call_linears(operand, one, curve).front();
+  }
+  const at::Tensor result = linear(operand.x, layer.weight, layer.bias);
+  return curve ? curved(result, *curve) : result;
 }
 
 at::Tensor conv1d(const Operand& x, const LinearWeights& layer, std::optional<Curve> curve) {
@@ -293,7 +304,7 @@ at::Tensor gated_pair(const Operand& x, const LinearWeights& gate, const LinearW
   }
   if (all_of(both, are_products, operand.x)) {
     std::vector<at::Tensor> results = call_products(operand.x, both);
-    return results[1].mul_(curved(results[0], curve));
+    return results[1].mul_(plain_curved(results[0], curve));
   }
   return gated_linear(operand.x, layer.weight, layer.bias, linear(operand, gate), curve);
 }

@@ -34,15 +34,21 @@ at::Tensor gated_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 at::Tensor plain_gated_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& gate, Curve curve);
 
+// x through a curve. By the operator haul::curved on GPUs, where few rows get the bits that a
+// product with a curve gives them.
+at::Tensor curved(const at::Tensor& x, Curve curve);
+at::Tensor plain_curved(const at::Tensor& x, Curve curve);
+
 // A layer's weight (out, in), of a conv1d() (in, out), and its bias (out) or none.
 struct LinearWeights {
   at::Tensor weight;
   at::Tensor bias;
 };
 
-// linear() of x, which may have to be normalised: with it at once by the operator haul::linears
-// where that serves.
-at::Tensor linear(const Operand& x, const LinearWeights& layer);
+// linear() of x, which may have to be normalised, and what goes through a curve: all at once by the
+// operator haul::linears where that serves.
+at::Tensor linear(const Operand& x, const LinearWeights& layer,
+                  std::optional<Curve> curve = std::nullopt);
 
 // conv1d() of it, at once by the operator haul::normed_conv1d where that serves.
 at::Tensor conv1d(const Operand& x, const LinearWeights& layer,

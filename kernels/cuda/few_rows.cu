@@ -163,6 +163,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
           value = value * curved<T>(rounded_sum(0), job.curve);
         } else if (job.gate != nullptr) {
           value = value * curved<T>(beside.gate, job.curve);
+        } else if (job.curves) {
+          value = curved<T>(value, job.curve);
         }
         if (job.residual != nullptr) value += beside.residual;
         static_cast<T*>(rows.out)[to] = as_number<T>(value);

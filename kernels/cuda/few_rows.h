@@ -49,6 +49,7 @@ struct FewRows {
   const void* gate = nullptr;
   // Of two: the first one's products are the second one's gate, and only those have an `out`.
   bool gates = false;
+  bool curves = false;  // what comes out goes through the curve; with neither gate nor residual
   Curve curve = Curve::kSilu;
 };
 

@@ -19,6 +19,7 @@
 #include "kernels/cuda/angles.h"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
+#include "kernels/cuda/curves.h"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/likeliest.h"
 #include "kernels/cuda/norm.h"
@@ -232,17 +233,33 @@ at::Tensor normed_conv1d_on_gpu(const at::Tensor& x, const at::Tensor& by, const
   return conv1d_on_gpu(norm(x), weight, bias, {}, curve);
 }
 
+// As the products of few vectors are that go through a curve. More are torch's.
+at::Tensor curved_on_gpu(const at::Tensor& x, std::int64_t curve) {
+  if (x.numel() > cuda::kFewVectors * x.size(-1)) {
+    return plain_curved(x, static_cast<Curve>(curve));
+  }
+  const at::Tensor all = x.contiguous();
+  at::Tensor out = at::empty_like(all);
+  const cuda::Curves job{numbers(all), data(all), data_of(out), all.numel(),
+                         static_cast<Curve>(curve)};
+  const c10::cuda::CUDAGuard guard(x.device());
+  C10_CUDA_CHECK(cuda::curve_all(job, stream_for(x)));
+  return out;
+}
+
 std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weights,
                                        const c10::List<Optional>& biases, const Optional& by,
-                                       const Optional& by_bias, double epsilon) {
+                                       const Optional& by_bias, double epsilon,
+                                       std::optional<std::int64_t> curve) {
   const NormTensors norm{by, by_bias, epsilon};
   bool served = weights.size() <= cuda::kMostWeights && (!by || norm.serves(x));
   for (const at::Tensor& weight : weights) served = served && is_served(x, weight, norm.job());
-  if (by && !served) return linears_on_gpu(norm(x), weights, biases, {}, {}, 0);
+  if (by && !served) return linears_on_gpu(norm(x), weights, biases, {}, {}, 0, curve);
   std::vector<at::Tensor> results;
   if (!served) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      results.push_back(at::linear(x, weights[i], biases.get(i)));
+      const at::Tensor out = at::linear(x, weights[i], biases.get(i));
+      results.push_back(curve ? curved_on_gpu(out, *curve) : out);
     }
     return results;
   }
@@ -252,6 +269,8 @@ std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weigh
     vectors.add(weights[i], biases.get(i), &out);
     results.push_back(std::move(out));
   }
+  vectors.job.curves = curve.has_value();
+  vectors.job.curve = static_cast<Curve>(curve.value_or(0));
   vectors.run();
   return results;
 }
@@ -484,6 +503,7 @@ TORCH_LIBRARY_IMPL(haul, CUDA, library) {
   library.impl("normed_conv1d", normed_conv1d_on_gpu);
   library.impl("gated_linear", gated_on_gpu);
   library.impl("linears", linears_on_gpu);
+  library.impl("curved", curved_on_gpu);
   library.impl("gated_pair", pair_on_gpu);
   library.impl("rms_norm", rms_norm_on_gpu);
   library.impl("layer_norm", layer_norm_on_gpu);

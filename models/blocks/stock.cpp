@@ -76,6 +76,11 @@ at::Tensor QuickLinearImpl::added_to(const at::Tensor& residual, const at::Tenso
   return kernels::linear(x, weight, bias, beside(weight, residual));
 }
 
+at::Tensor QuickLinearImpl::curved_by(const Activation& act, const Operand& x) {
+  if (!act.curve || is_spread()) return act(forward(x));
+  return kernels::linear(x, {weight, bias}, act.curve);
+}
+
 at::Tensor QuickLinearImpl::gated_by(QuickLinearImpl& gate, const Activation& act,
                                      const Operand& x) {
   if (act.curve)

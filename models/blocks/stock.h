@@ -48,6 +48,8 @@ class QuickLinearImpl : public Sharing<torch::nn::LinearImpl>, public PartOfSum 
   at::Tensor forward(const Operand& x);
   // residual + forward(x)
   at::Tensor added_to(const at::Tensor& residual, const at::Tensor& x);
+  // act(forward(x))
+  at::Tensor curved_by(const Activation& act, const Operand& x);
   // act(gate(x)) * forward(x)
   at::Tensor gated_by(QuickLinearImpl& gate, const Activation& act, const Operand& x);
 };

@@ -46,10 +46,11 @@ class BloomAttentionImpl : public torch::nn::Module {
   }
 
   // Added to the residual.
-  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x, const Pass& pass) {
+  at::Tensor forward(const at::Tensor& residual, const Operand& x, const Pass& pass) {
     const at::Tensor fused = query_key_value_(x);
-    const auto parts =
-        fused.view({x.size(0), x.size(1), -1, 3, head_size_}).permute({3, 0, 2, 1, 4}).unbind(0);
+    const auto parts = fused.view({fused.size(0), fused.size(1), -1, 3, head_size_})
+                           .permute({3, 0, 2, 1, 4})
+                           .unbind(0);
     return dense_->added_to(
         residual, attend({layer_, parts[0], {parts[1], parts[2]}}, pass.cache, pass.mask));
   }
@@ -69,8 +70,8 @@ class BloomMLPImpl : public torch::nn::Module {
   }
 
   // Added to the residual.
-  at::Tensor forward(const at::Tensor& residual, const at::Tensor& x) {
-    return down_->added_to(residual, act_(up_(x)));
+  at::Tensor forward(const at::Tensor& residual, const Operand& x) {
+    return down_->added_to(residual, up_->curved_by(act_, x));
   }
 
  private:
@@ -95,13 +96,17 @@ class BloomBlockImpl : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const Pass& pass) {
-    const at::Tensor normed = input_layernorm_(x);
-    const at::Tensor attended = self_attention_(after_norm_ ? normed : x, normed, pass);
-    const at::Tensor again = post_attention_layernorm_(attended);
-    return mlp_(after_norm_ ? again : attended, again);
+    const Operand normed = through(input_layernorm_, x);
+    const at::Tensor attended = self_attention_(after_norm_ ? normed.x : x, normed, pass);
+    const Operand again = through(post_attention_layernorm_, attended);
+    return mlp_(after_norm_ ? again.x : attended, again);
   }
 
  private:
+  Operand through(const QuickLayerNorm& norm, const at::Tensor& x) const {
+    return after_norm_ ? Operand(norm->forward(x)) : norm->later(x);
+  }
+
   bool after_norm_;  // what is added to lies behind the norm
   QuickLayerNorm input_layernorm_{nullptr}, post_attention_layernorm_{nullptr};
   BloomAttention self_attention_{nullptr};

@@ -25,6 +25,7 @@
 #include "kernels/cuda/angles.h"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/columns.h"
+#include "kernels/cuda/curves.h"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/likeliest.h"
 #include "kernels/cuda/norm.h"
@@ -153,6 +154,17 @@ TEST_P(CudaKernels, MultiplyWithWhatFollows) {
   ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
   EXPECT_TRUE(out.equal(residual + product));
   job.residual = nullptr;
+  job.curves = true;
+  for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+    job.curve = curve;
+    ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+    EXPECT_TRUE(is_near(out, plain_curved(product, curve)));
+    at::Tensor later = at::empty_like(product);
+    const cuda::Curves after{numbers, data(product), data_of(later), product.numel(), curve};
+    ASSERT_EQ(cuda::curve_all(after, nullptr), cudaSuccess);
+    EXPECT_TRUE(later.equal(out));
+  }
+  job.curves = false;
   job.count = 2;
   job.gates = true;
   job.weights[0].out = nullptr;
@@ -265,6 +277,9 @@ TEST_P(CudaKernels, NormaliseWhatTheyMultiplyAsTheNormDoes) {
     job.count = 1;
     job.residual = data(residual);
     expect_same("a residual");
+    job.residual = nullptr;
+    job.curves = true;
+    expect_same("a curve");
   }
 }
 

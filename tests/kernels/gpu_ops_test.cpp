@@ -130,6 +130,24 @@ TEST_P(GpuOps, LinearRoundsAsSeparateOperatorsDo) {
   }
 }
 
+// Where a product is there before its curve, as of a weight that was fetched: the same bits.
+TEST_P(GpuOps, LinearCurvesAsTheCurveDoes) {
+  at::manual_seed(13);
+  for (const std::int64_t rows : {1, 3, 4, 5, 40}) {
+    for (const std::int64_t width : {7, 264, 2560}) {
+      const at::Tensor x = some({1, rows, width});
+      const LinearWeights layer{some({700, width}), some({700})};
+      const at::Tensor product = kernels::linear(x, layer);
+      for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+        const at::Tensor found = kernels::linear(x, layer, curve);
+        EXPECT_TRUE(found.equal(curved(product, curve))) << rows << " x " << width;
+        EXPECT_TRUE(at::allclose(found, plain_curved(product, curve), 2 * rounding, 1e-6))
+            << rows << " x " << width;
+      }
+    }
+  }
+}
+
 TEST_P(GpuOps, LinearGivesTheSameBitsBesideOthers) {
   at::manual_seed(9);
   const at::Tensor weight = some({3000, 2048});
@@ -173,6 +191,9 @@ TEST_P(GpuOps, LinearNormalisesAsTheNormDoes) {
         EXPECT_TRUE(found[0].equal(kernels::linear(normed, first))) << rows << " x " << width;
         EXPECT_TRUE(found[1].equal(kernels::linear(normed, second))) << rows << " x " << width;
         EXPECT_TRUE(kernels::linear(later, first).equal(found[0])) << rows << " x " << width;
+        EXPECT_TRUE(kernels::linear(later, first, Curve::kGeluByTanh)
+                        .equal(curved(found[0], Curve::kGeluByTanh)))
+            << rows << " x " << width;
         EXPECT_TRUE(gated_pair(later, first, second, Curve::kSilu)
                         .equal(gated_pair(normed, first, second, Curve::kSilu)))
             << rows << " x " << width;

@@ -101,6 +101,19 @@ TEST(Linear, AddsAResidualAsASumAfterItWould) {
   }
 }
 
+TEST(Linear, GoesThroughACurveAsAfterIt) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t rows : {1, 3, 40}) {
+      const at::Tensor x = at::randn({rows, 70}).to(type);
+      const LinearWeights layer{at::randn({300, 70}).to(type), at::randn({300}).to(type)};
+      for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+        EXPECT_TRUE(
+            kernels::linear(x, layer, curve).equal(plain_curved(kernels::linear(x, layer), curve)));
+      }
+    }
+  }
+}
+
 // A weight that lies the other way round gives what it gives turned.
 TEST(Conv1d, GivesWhatALinearLayerGives) {
   at::manual_seed(9);
