@@ -26,11 +26,12 @@ __host__ __device__ int groups_of(int share) {
   return (share + kTogether - 1) / kTogether;
 }
 
-// What a part gave to a head: made_for(size) sums, the largest score, the sum of all weights.
+// What a part gave to a head: kSize sums, the largest score, the sum of all weights.
+template <int kSize>
 __device__ float* part_of(const Attend& job, int sequence, int head, int part) {
   const auto row =
       static_cast<std::size_t>((sequence * job.queries.heads + head) * parts_of(job.room) + part);
-  return job.parts + row * static_cast<std::size_t>(made_for(job.size) + 2);
+  return job.parts + row * static_cast<std::size_t>(kSize + 2);
 }
 
 // A sum of numbers by weights, which are relative to the largest score.
@@ -75,8 +76,9 @@ struct LookRoom {
 
 // A block for each part of the tokens, some heads that share keys, and sequence. A thread has eight
 // numbers of the keys and values of every kRows-th token, in as many accesses as that takes. Where
-// all parts are one cluster, it joins them.
-template <typename T, int kSize>
+// all parts are one cluster, it joins them. Heads that are shorter than kSize, and slopes, have a
+// kernel that is not plain: in one for all they cost the others 2 % of a model's decoding.
+template <typename T, int kSize, bool kPlain>
 __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> == 128 ? 3 : 1)
     look(const __grid_constant__ Attend job) {
   using Room = LookRoom<T, kSize>;
@@ -110,9 +112,11 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
 
   // Before the keys, behind which they would arrive.
   float slopes[kTogether] = {};
+  if (!kPlain && job.slopes != nullptr) {
 #pragma unroll
-  for (int h = 0; h < kTogether; ++h) {
-    if (job.slopes != nullptr && h < heads) slopes[h] = job.slopes[first + h];
+    for (int h = 0; h < kTogether; ++h) {
+      if (h < heads) slopes[h] = job.slopes[first + h];
+    }
   }
   if (!is_fresh) after_previous();
   uint4 k[kSteps][kPieces], v[kSteps][kPieces];
@@ -122,7 +126,8 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
       k[i][p] = v[i][p] = uint4{0, 0, 0, 0};
-      if (token >= kept || column + p * kRowLanes * kWide<T> >= job.size) continue;
+      const bool is_there = kPlain || column + p * kRowLanes * kWide<T> < job.size;
+      if (token >= kept || !is_there) continue;
       const auto piece = [&](const HeadRows<void>& rows) {
         const T* const at = row_of<const T>(rows, sequence, kv_head, begin + token) + column;
         return fresh(reinterpret_cast<const uint4*>(at) + p * kRowLanes);
@@ -137,7 +142,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   // A thread turns the same element of several heads.
   const int element = thread % kSize;
   const int of_head = thread / kSize;
-  const bool inside = element < job.size;
+  const bool inside = kPlain || element < job.size;
   const T zero = as_number<T>(0);
   const std::int64_t angle = sequence * job.fresh.of_batch;
   const Turn<T> turn(element, job.fresh.turning, static_cast<const T*>(job.fresh.cosine) + angle,
@@ -199,8 +204,10 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
       dot = sum_of_lanes(dot, kRowLanes);
       const int token = row + i * kRows;
       if (column == 0) {
-        const float bias = bias_of(begin + token) - bias_of(tokens - 1);
-        shared.scores[h][token] = token < count ? fmaf(dot, job.scale, bias) : -INFINITY;
+        const float score =
+            kPlain ? dot * job.scale
+                   : fmaf(dot, job.scale, bias_of(begin + token) - bias_of(tokens - 1));
+        shared.scores[h][token] = token < count ? score : -INFINITY;
       }
     }
   }
@@ -224,7 +231,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     if (joins) {
       if (lane < blocks) room_of(lane)->of_parts[part][warp] = {most, weight, 0};
     } else if (lane == 0) {
-      float* const to = part_of(job, sequence, first + warp, part);
+      float* const to = part_of<kSize>(job, sequence, first + warp, part);
       to[kSize] = most;
       to[kSize + 1] = weight;
     }
@@ -261,7 +268,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     if (joins) {
       room_of(i / kThreads % blocks)->sums_of_parts[part][i] = sum;
     } else {
-      part_of(job, sequence, first + h, part)[d] = sum;
+      part_of<kSize>(job, sequence, first + h, part)[d] = sum;
     }
   }
   if (!joins) return;
@@ -270,14 +277,14 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   for (int i = part * kThreads + thread; i < heads * kSize; i += blocks * kThreads) {
     const int h = i / kSize;
     const int d = i % kSize;
-    if (d >= job.size) continue;
+    if (!kPlain && d >= job.size) continue;
     Weighted all;
     for (int other = 0; other < parts; ++other) {
       const Weighted& of = shared.of_parts[other][h];
       all.add({of.most, of.weight, shared.sums_of_parts[other][i]});
     }
-    const auto at =
-        static_cast<std::size_t>((sequence * job.queries.heads + first + h) * job.size + d);
+    const auto at = static_cast<std::size_t>(
+        (sequence * job.queries.heads + first + h) * (kPlain ? kSize : job.size) + d);
     static_cast<T*>(job.out)[at] = as_number<T>(all.sum / all.weight);
   }
 }
@@ -299,7 +306,7 @@ __global__ void __launch_bounds__(kSize* kJoinersFor<kSize>)
   Weighted own;
 #pragma unroll 8
   for (int part = joiner; part < parts; part += kJoiners) {
-    const float* const from = part_of(job, sequence, head, part);
+    const float* const from = part_of<kSize>(job, sequence, head, part);
     own.add({__ldcg(from + kSize), __ldcg(from + kSize + 1), __ldcg(from + d)});
   }
   joined[joiner][d] = own;
@@ -326,8 +333,10 @@ cudaError_t start_for(const Attend& job, cudaStream_t stream) {
   const int groups = job.keys.heads * groups_of(job.queries.heads / job.keys.heads);
   const dim3 parts(static_cast<unsigned>(cluster > 0 ? cluster : parts_of(job.room)),
                    static_cast<unsigned>(groups), static_cast<unsigned>(job.batch));
-  const cudaError_t looked = start(look<T, kSize>, job, parts, kThreadsFor<T, kSize>,
-                                   sizeof(LookRoom<T, kSize>), stream, cluster > 0 ? cluster : 1);
+  const bool plain = job.size == kSize && job.slopes == nullptr;
+  const cudaError_t looked =
+      start(plain ? look<T, kSize, true> : look<T, kSize, false>, job, parts, kThreadsFor<T, kSize>,
+            sizeof(LookRoom<T, kSize>), stream, cluster > 0 ? cluster : 1);
   if (looked != cudaSuccess || cluster > 0) return looked;
   const dim3 heads(static_cast<unsigned>(job.queries.heads), static_cast<unsigned>(job.batch));
   return start(join<T, kSize>, job, heads, kSize * kJoinersFor<kSize>, 0, stream);

@@ -38,11 +38,11 @@ struct Attend {
   // How many tokens there are before the one, if that is to be asked when the kernel runs; without
   // it all of the room is looked at. Not a result of this pass.
   const std::int64_t* past = nullptr;
+  int batch = 0, room = 0, size = 0;
+  float scale = 1;
   // (heads), or none: a key's place times its head's slope, rounded to one of the numbers, is added
   // to the score. Not a result of this pass.
   const float* slopes = nullptr;
-  int batch = 0, room = 0, size = 0;
-  float scale = 1;
 };
 
 bool serves_head_size(std::int64_t size);

@@ -35,7 +35,7 @@ struct Place {
   int row, tile;
 };
 
-template <typename T, int kVectors, bool kGates, bool kNorms>
+template <typename T, int kVectors, bool kGates, bool kCurves, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
   constexpr int kStreams = kGates ? 2 : 1;
   constexpr int kUnroll = kGates ? 4 : 8;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
           value = value * curved<T>(rounded_sum(0), job.curve);
         } else if (job.gate != nullptr) {
           value = value * curved<T>(beside.gate, job.curve);
-        } else if (job.curves) {
+        } else if (kCurves) {
           value = curved<T>(value, job.curve);
         }
         if (job.residual != nullptr) value += beside.residual;
@@ -196,14 +196,14 @@ std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
          bytes_for_norm<T>(norm, width, vectors);
 }
 
-template <typename T, bool kGates>
+template <typename T, bool kGates, bool kCurves>
 cudaError_t start_for(const FewRows& job, dim3 grid, cudaStream_t stream) {
   const std::size_t shared =
       shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    return start(job.norm.weight == nullptr ? few_rows<T, kVectors, kGates, false>
-                                            : few_rows<T, kVectors, kGates, true>,
+    return start(job.norm.weight == nullptr ? few_rows<T, kVectors, kGates, kCurves, false>
+                                            : few_rows<T, kVectors, kGates, kCurves, true>,
                  job, grid, kThreads, shared, stream);
   });
 }
@@ -229,8 +229,9 @@ cudaError_t multiply_few_rows(const FewRows& job, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(needed < most ? needed : most));
   return for_numbers(job.numbers, [&](auto number) {
     using T = decltype(number);
-    return job.gates ? start_for<T, true>(job, grid, stream)
-                     : start_for<T, false>(job, grid, stream);
+    if (job.gates) return start_for<T, true, false>(job, grid, stream);
+    return job.curves ? start_for<T, false, true>(job, grid, stream)
+                      : start_for<T, false, false>(job, grid, stream);
   });
 }
 

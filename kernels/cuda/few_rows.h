@@ -49,8 +49,8 @@ struct FewRows {
   const void* gate = nullptr;
   // Of two: the first one's products are the second one's gate, and only those have an `out`.
   bool gates = false;
-  bool curves = false;  // what comes out goes through the curve; with neither gate nor residual
   Curve curve = Curve::kSilu;
+  bool curves = false;  // what comes out goes through the curve; with neither gate nor residual
 };
 
 // Whether vectors of this width can be served, and normalised first where there is a norm.
