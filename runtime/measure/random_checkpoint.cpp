@@ -7,6 +7,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include "core/base/disk_space.h"
@@ -23,17 +24,36 @@ namespace fs = std::filesystem;
 
 constexpr Bytes kShard = 2'000'000'000;
 constexpr Bytes kMaxConfig = 1 * kMiB;
-constexpr std::int64_t kAtOnce = 1 << 22;
 constexpr double kSpread = 0.02;  // as models are initialised
 constexpr std::uint64_t kSeed = 1;
 
-// Norms begin as ones, biases as zeros, as in a model before its training.
-void fill(at::Tensor& values, const core::HeaderTensor& tensor, at::Generator& generator) {
-  if (tensor.shape.size() > 1) {
-    values.normal_(0, kSpread, generator);
-  } else {
-    values.fill_(tensor.name.ends_with("bias") ? 0 : 1);
+// Random numbers without an end. They come again after some millions, because to make all of a
+// model's takes longer than to write them; after a prime, so that no two rows of a matrix are the
+// same.
+class Numbers {
+ public:
+  static constexpr std::int64_t kPeriod = 4194301;
+
+  // The next ones, at most so many.
+  at::Tensor next(std::int64_t most) {
+    const std::int64_t count = std::min(most, kPeriod - at_);
+    const at::Tensor some = all_.narrow(0, at_, count);
+    at_ = (at_ + count) % kPeriod;
+    return some;
   }
+
+ private:
+  at::Tensor all_ = at::empty({kPeriod}, at::kFloat)
+                        .normal_(0, kSpread, at::make_generator<at::CPUGeneratorImpl>(kSeed));
+  std::int64_t at_ = 0;
+};
+
+// Of a tensor, at most so many. Norms begin as ones, biases as zeros, as in a model before its
+// training.
+at::Tensor some_of(const core::HeaderTensor& tensor, Numbers& numbers, std::int64_t most) {
+  if (tensor.shape.size() > 1) return numbers.next(most);
+  return at::full({std::min(most, Numbers::kPeriod)}, tensor.name.ends_with("bias") ? 0.0 : 1.0,
+                  at::kFloat);
 }
 
 // What a checkpoint holds: each tied tensor under its first name.
@@ -97,18 +117,18 @@ RandomCheckpoint random_checkpoint(const core::Json& config, const fs::path& fol
   fs::create_directories(folder);
   if (is_complete(folder, text)) return result;
   core::require_disk_space(folder, result.weights);
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
+  Numbers numbers;
   Bytes done = 0;
   core::write_shards(
       folder, tensors, {{"format", "pt"}}, core::plan_shards(tensors, kShard),
       [&](std::size_t number, core::SafetensorsWriter& writer) {
         const core::HeaderTensor& tensor = tensors[number];
-        const auto count = static_cast<std::int64_t>(element_count(tensor.shape));
-        for (std::int64_t at = 0; at < count; at += kAtOnce) {
-          at::Tensor values = at::empty({std::min(kAtOnce, count - at)}, at::kFloat);
-          fill(values, tensor, generator);
+        auto left = static_cast<std::int64_t>(element_count(tensor.shape));
+        while (left > 0) {
+          const at::Tensor values = some_of(tensor, numbers, left);
           const at::Tensor bytes = values.to(to_scalar_type(tensor.dtype));
           writer.write({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+          left -= values.numel();
           done += bytes.nbytes();
           on_bytes(done, result.weights);
         }
