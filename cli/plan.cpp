@@ -51,6 +51,10 @@ void run(const Flags& flags) {
   for (const std::string& warning : plan.warnings) {
     fmt::print(stderr, "haul: warning: {}\n", warning);
   }
+  if (flags.load.empty() && !profile.measured) {
+    fmt::print(stderr,
+               "note: the speeds are guesses; 'haul bench machine' measures this machine's\n");
+  }
 }
 
 }  // namespace

@@ -95,6 +95,18 @@ TEST(PlanCommand, TakesTheLongestContextThatNeedsNoOffload) {
   EXPECT_THAT(small.err, HasSubstr("needs offload"));
 }
 
+TEST(PlanCommand, SaysThatSpeedsAreGuessesUntilTheMachineIsMeasured) {
+  const test::TemporaryFolder folder;
+  const std::string config = (kData / "configs/gpt2-xl/config.json").string();
+  const std::vector<std::string> plan{"plan", config, "--max-memory", "cpu=16GB"};
+  EXPECT_THAT(run(plan).err, HasSubstr("'haul bench machine' measures"));
+  const std::string profile = (folder.path() / "profile.json").string();
+  folder.write("profile.json", R"({"version": 1, "measured": true})");
+  const Finished measured = test::run_haul(plan, {{"HAUL_PROFILE", profile}});
+  EXPECT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_EQ(measured.err, "");
+}
+
 TEST(PlanCommand, SavesLoadsComparesAndDraws) {
   const test::TemporaryFolder folder;
   const std::string config = (kData / "configs/llama-3-70b/config.json").string();
