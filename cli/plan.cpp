@@ -51,7 +51,7 @@ void run(const Flags& flags) {
   for (const std::string& warning : plan.warnings) {
     fmt::print(stderr, "haul: warning: {}\n", warning);
   }
-  if (flags.load.empty() && !profile.measured) {
+  if (plan.fits && !flags.explain && flags.load.empty() && !profile.measured) {
     fmt::print(stderr,
                "note: the speeds are guesses; 'haul bench machine' measures this machine's\n");
   }

@@ -304,7 +304,7 @@ at::Tensor gated_pair(const Operand& x, const LinearWeights& gate, const LinearW
   }
   if (all_of(both, are_products, operand.x)) {
     std::vector<at::Tensor> results = call_products(operand.x, both);
-    return results[1].mul_(plain_curved(results[0], curve));
+    return results[1].mul_(curved(results[0], curve));
   }
   return gated_linear(operand.x, layer.weight, layer.bias, linear(operand, gate), curve);
 }

@@ -13,7 +13,7 @@ __device__ int tokens_of(const Attend& job) {
 }
 
 // What a kernel is made for that serves heads of a size: zeros stand behind their rows.
-__host__ __device__ int made_for(int size) {
+int made_for(int size) {
   return size <= 64 ? 64 : size <= 128 ? 128 : 256;
 }
 

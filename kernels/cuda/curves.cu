@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(kThreads) through_curve(const __grid_constant_
 }  // namespace
 
 cudaError_t curve_all(const Curves& job, cudaStream_t stream) {
+  if (job.count == 0) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>((job.count + kThreads - 1) / kThreads));
   return for_numbers(job.numbers, [&](auto number) {
     return start(through_curve<decltype(number)>, job, grid, kThreads, 0, stream);

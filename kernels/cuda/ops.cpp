@@ -165,11 +165,24 @@ at::Tensor linear_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Op
   return out;
 }
 
+// As the products of few vectors are that go through a curve. More are torch's.
+at::Tensor curved_on_gpu(const at::Tensor& x, std::int64_t curve) {
+  if (x.numel() > cuda::kFewVectors * x.size(-1)) {
+    return plain_curved(x, static_cast<Curve>(curve));
+  }
+  const at::Tensor all = x.contiguous();
+  at::Tensor out = at::empty_like(all);
+  const cuda::Curves job{numbers(all), data(all), data_of(out), all.numel(),
+                         static_cast<Curve>(curve)};
+  const c10::cuda::CUDAGuard guard(x.device());
+  C10_CUDA_CHECK(cuda::curve_all(job, stream_for(x)));
+  return out;
+}
+
 at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
                         const at::Tensor& gate, std::int64_t curve) {
   if (!is_served(x, weight)) {
-    return plain_gated_linear(x, weight, bias.value_or(at::Tensor()), gate,
-                              static_cast<Curve>(curve));
+    return curved_on_gpu(gate, curve) * at::linear(x, weight, bias);
   }
   Vectors vectors(x);
   at::Tensor out = vectors.out_for(weight);
@@ -233,20 +246,6 @@ at::Tensor normed_conv1d_on_gpu(const at::Tensor& x, const at::Tensor& by, const
   return conv1d_on_gpu(norm(x), weight, bias, {}, curve);
 }
 
-// As the products of few vectors are that go through a curve. More are torch's.
-at::Tensor curved_on_gpu(const at::Tensor& x, std::int64_t curve) {
-  if (x.numel() > cuda::kFewVectors * x.size(-1)) {
-    return plain_curved(x, static_cast<Curve>(curve));
-  }
-  const at::Tensor all = x.contiguous();
-  at::Tensor out = at::empty_like(all);
-  const cuda::Curves job{numbers(all), data(all), data_of(out), all.numel(),
-                         static_cast<Curve>(curve)};
-  const c10::cuda::CUDAGuard guard(x.device());
-  C10_CUDA_CHECK(cuda::curve_all(job, stream_for(x)));
-  return out;
-}
-
 std::vector<at::Tensor> linears_on_gpu(const at::Tensor& x, at::TensorList weights,
                                        const c10::List<Optional>& biases, const Optional& by,
                                        const Optional& by_bias, double epsilon,
@@ -285,8 +284,7 @@ at::Tensor pair_on_gpu(const at::Tensor& x, const at::Tensor& gate, const Option
     return pair_on_gpu(norm(x), gate, gate_bias, weight, bias, curve, {}, {}, 0);
   }
   if (!served) {
-    return plain_gated_linear(x, weight, bias.value_or(at::Tensor()),
-                              at::linear(x, gate, gate_bias), static_cast<Curve>(curve));
+    return curved_on_gpu(at::linear(x, gate, gate_bias), curve) * at::linear(x, weight, bias);
   }
   Vectors vectors(x, norm.job());
   at::Tensor out = vectors.out_for(weight);
@@ -426,8 +424,9 @@ std::tuple<at::Tensor, at::Tensor> angles_on_gpu(const at::Tensor& positions,
 }
 
 bool serves_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
-  return queries.size(2) == 1 && cuda::serves_head_size(queries.size(3)) && has_whole_rows(keys) &&
-         has_whole_rows(values);
+  const std::int64_t size = queries.size(3);
+  return queries.size(2) == 1 && cuda::serves_head_size(size) && keys.size(3) == size &&
+         values.size(3) == size && has_whole_rows(keys) && has_whole_rows(values);
 }
 
 at::Tensor run_attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
@@ -450,10 +449,10 @@ at::Tensor run_attend(const at::Tensor& queries, const at::Tensor& keys, const a
   job.room = static_cast<int>(keys.size(2));
   job.size = static_cast<int>(q.size(3));
   job.scale = static_cast<float>(scale);
+  const c10::cuda::CUDAGuard guard(q.device());
   at::Tensor parts = at::empty({static_cast<std::int64_t>(cuda::floats_for_parts(job))},
                                q.options().dtype(at::kFloat));
   job.parts = parts.mutable_data_ptr<float>();
-  const c10::cuda::CUDAGuard guard(q.device());
   C10_CUDA_CHECK(cuda::attend_one(job, stream_for(q)));
   return out;
 }

@@ -19,7 +19,8 @@ failed = 0
 # Of any machine: what this one was measured to give stays out of it.
 environment = os.environ | {"HAUL_PROFILE": "/nonexistent"}
 for command, shown in blocks:
-    run = subprocess.run([haul, *shlex.split(command)], cwd=root, env=environment, capture_output=True, text=True)
+    run = subprocess.run(
+        [haul, *shlex.split(command)], cwd=root, env=environment, capture_output=True, text=True)
     tidy = lambda text: [line.rstrip() for line in text.strip("\n").split("\n")]
     same = run.returncode == 0 and tidy(run.stdout) == tidy(shown)
     print(f"haul {command}: {'as shown' if same else 'differs'}")

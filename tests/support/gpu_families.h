@@ -53,7 +53,8 @@ inline std::string replaced(std::string text, std::string_view what, std::string
   return text;
 }
 
-// Those of these names, or all: as they are, and with heads of 64, for which GPUs have kernels.
+// Those of these names, or all: as they are, and with heads of 64, which fill what their kernel is
+// made for.
 inline std::vector<Family> families(const std::vector<std::string_view>& names = {}) {
   std::vector<Family> result;
   for (const SmallModel& small : kSmallModels) {

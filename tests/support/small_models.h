@@ -47,6 +47,10 @@ inline constexpr SmallModel kSmallModels[] = {
     {"t5", R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
       "d_model": 192, "d_kv": 48, "d_ff": 512, "num_layers": 3, "num_decoder_layers": 4,
       "num_heads": 4, "vocab_size": 3000, "decoder_start_token_id": 0})"},
+    {"t5_gated", R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
+      "d_model": 192, "d_kv": 48, "d_ff": 512, "num_layers": 3, "num_decoder_layers": 4,
+      "num_heads": 4, "vocab_size": 3000, "decoder_start_token_id": 0,
+      "feed_forward_proj": "gated-gelu"})"},
     {"bloom", R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
       "hidden_size": 192, "n_layer": 4, "n_head": 4, "vocab_size": 3000})"},
 };
