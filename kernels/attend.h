@@ -17,8 +17,7 @@ struct Looking {
   // when the work runs. It looks at those and itself; a mask may say the same.
   at::Tensor past = {};
   // Of a single token, without a mask: each head's, (H) of float32 that lie one after the other
-  // where the queries are.
-  // The place_bias() of all keys is added to the scores.
+  // where the queries are. The place_bias() of all keys is added to the scores.
   at::Tensor slopes = {};
 };
 

@@ -187,7 +187,8 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     for (int p = 0; p < kPieces; ++p) {
       unpack(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
     }
-    // Less that of the token that looks, which makes no difference, a score has no digits to lose.
+    // From all that of the token that looks is taken: no weight changes, and what is added to a
+    // score is not so large that it costs digits.
     const auto bias_of = [&](int place) {
       return rounded<T>(__fmul_rn(slopes[h], static_cast<float>(place)));
     };

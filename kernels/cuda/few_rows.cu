@@ -35,6 +35,7 @@ struct Place {
   int row, tile;
 };
 
+// A curve without a gate has kernels of its own, so that the others' code is not for both.
 template <typename T, int kVectors, bool kGates, bool kCurves, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
   constexpr int kStreams = kGates ? 2 : 1;

@@ -32,8 +32,6 @@ constexpr std::uint64_t kSeed = 1;
 // same.
 class Numbers {
  public:
-  static constexpr std::int64_t kPeriod = 4194301;
-
   // The next ones, at most so many.
   at::Tensor next(std::int64_t most) {
     const std::int64_t count = std::min(most, kPeriod - at_);
@@ -43,6 +41,8 @@ class Numbers {
   }
 
  private:
+  static constexpr std::int64_t kPeriod = 4194301;
+
   at::Tensor all_ = at::empty({kPeriod}, at::kFloat)
                         .normal_(0, kSpread, at::make_generator<at::CPUGeneratorImpl>(kSeed));
   std::int64_t at_ = 0;
@@ -52,8 +52,7 @@ class Numbers {
 // training.
 at::Tensor some_of(const core::HeaderTensor& tensor, Numbers& numbers, std::int64_t most) {
   if (tensor.shape.size() > 1) return numbers.next(most);
-  return at::full({std::min(most, Numbers::kPeriod)}, tensor.name.ends_with("bias") ? 0.0 : 1.0,
-                  at::kFloat);
+  return at::full({most}, tensor.name.ends_with("bias") ? 0.0 : 1.0, at::kFloat);
 }
 
 // What a checkpoint holds: each tied tensor under its first name.
