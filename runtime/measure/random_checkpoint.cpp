@@ -35,7 +35,7 @@ class Numbers {
   // The next ones, at most so many.
   at::Tensor next(std::int64_t most) {
     const std::int64_t count = std::min(most, kPeriod - at_);
-    const at::Tensor some = all_.narrow(0, at_, count);
+    at::Tensor some = all_.narrow(0, at_, count);
     at_ = (at_ + count) % kPeriod;
     return some;
   }
