@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
       if (h < heads) slopes[h] = job.slopes[first + h];
     }
   }
+  if (joins) come_to_cluster();
   if (!is_fresh) after_previous();
   uint4 k[kSteps][kPieces], v[kSteps][kPieces];
 #pragma unroll
@@ -136,7 +137,6 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
       v[i][p] = piece(job.values);
     }
   }
-  if (joins) wait_for_cluster();  // until all of its blocks are there
   if (is_fresh) after_previous();
 
   // A thread turns the same element of several heads.
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   if (keeps && of_head == 0) {
     const T* const values = row_of<const T>(job.fresh.values, sequence, kv_head, 0);
     const T key = inside ? turn(row_of<const T>(job.fresh.keys, sequence, kv_head, 0)) : zero;
-    const T value = inside ? as_number<T>(fresh(values + element)) : zero;
+    const T value = inside ? fresh(values + element) : zero;
     reinterpret_cast<T*>(shared.key)[element] = key;
     reinterpret_cast<T*>(shared.value)[element] = value;
     if (group == 0 && inside) {
@@ -214,6 +214,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
   }
   __syncthreads();
   const auto room_of = [](int rank) { return reinterpret_cast<Room*>(shared_of(rank)); };
+  if (joins) wait_until_all_came();
   // A warp for each head: two scores a lane.
   const int warp = thread / kLanes;
   const int lane = thread % kLanes;

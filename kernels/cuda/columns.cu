@@ -11,10 +11,12 @@ namespace haul::kernels::cuda {
 namespace {
 
 // A cluster has a strip of columns, and each of its blocks some of the rows. A block's threads take
-// these in turns, with two tiles of them on their way at any time.
+// these in turns, with two tiles of them on their way at any time: one to registers, one to shared
+// memory (few_rows.cu says why).
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
+constexpr std::size_t kTileBytes = kUnroll * kThreads * sizeof(uint4);
 constexpr int kBlocks = 2;  // of a single vector's product, on a processor at once
 constexpr std::size_t kMostNumbers = 48 << 10;  // in shared memory; some GPUs have less
 
@@ -31,6 +33,12 @@ struct ColumnsRoom {
   float sums[kMostCluster][kVectors][kStrip];  // of the cluster's blocks; of some columns each
 };
 
+// Behind the tile that shared memory begins with.
+template <typename Room>
+__device__ Room& room_of(uint4* shared) {
+  return *reinterpret_cast<Room*>(shared + kTileBytes / sizeof(uint4));
+}
+
 // Where two blocks fit on a processor that of the next kernel begins before this one's ends.
 template <typename T, int kVectors, int kStrip, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
@@ -39,12 +47,14 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   constexpr int kChunks = kStrip / kWide<T>;
   constexpr int kRows = kThreads / kChunks;
   constexpr int kTile = kRows * kUnroll;  // rows
-  auto& room = *reinterpret_cast<Room*>(dynamic_shared());
+  uint4* const tile_shared = dynamic_shared() + threadIdx.x;
+  auto& room = room_of<Room>(dynamic_shared());
   auto* const x_shared = reinterpret_cast<T*>(&room + 1);  // (vectors, width)
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int blocks = cluster_size();
   const int rank = rank_in_cluster();
+  if (blocks > 1) come_to_cluster();
   const int each = (job.width + blocks - 1) / blocks;
   const int first = rank * each;
   const int end = min(job.width, first + each);
@@ -53,16 +63,27 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   const int column = strip + thread % kChunks * kWide<T>;
   const bool inside = column < job.columns;
   const auto* const weight = static_cast<const T*>(job.weight);
-  const auto load = [&](int begin, uint4(&into)[kUnroll]) {
+  // Calls take(u, chunk's address) for a thread's part of the tile that begins with a row.
+  const auto for_tile = [&](int begin, const auto& take) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
       const std::size_t from =
           static_cast<std::size_t>(at) * static_cast<std::size_t>(job.columns) +
           static_cast<std::size_t>(column);
-      into[u] = inside && at < end ? passing(reinterpret_cast<const uint4*>(weight + from))
-                                   : uint4{0, 0, 0, 0};
+      if (inside && at < end) take(u, reinterpret_cast<const uint4*>(weight + from));
     }
+  };
+  uint4 tile[kUnroll];
+  const auto load = [&](int begin) {
+    for_tile(begin, [&](int u, const uint4* from) { tile[u] = passing(from); });
+  };
+  const PassingCopies copies;
+  const auto copy = [&](int begin) {
+    for_tile(begin, [&](int u, const uint4* from) {
+      copies.copy_ahead(tile_shared + u * kThreads, from);
+    });
+    end_copies();
   };
   // A thread ends one of the sums, or none: what is added to it comes beside the weight.
   static_assert(kVectors * kStrip <= kThreads);
@@ -72,38 +93,39 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   const std::size_t own_place =
       static_cast<std::size_t>(own / kStrip) * static_cast<std::size_t>(job.columns) +
       static_cast<std::size_t>(own_column);
-  float bias = 0, residual = 0;
-  if (ends && job.bias != nullptr) bias = as_float(static_cast<const T*>(job.bias)[own_column]);
+  T bias{}, residual{};
+  if (ends && job.bias != nullptr) bias = static_cast<const T*>(job.bias)[own_column];
   auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
   if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide<T>, norm_shared);
-  uint4 even[kUnroll], odd[kUnroll];
-  load(0, even);  // before there is anything to multiply
-  load(kTile, odd);
-  if (blocks > 1) wait_for_cluster();  // until all of its blocks are there
+  copy(0);  // before there is anything to multiply
+  load(kTile);
   after_previous();
   if (ends && job.residual != nullptr) {
     residual = fresh(static_cast<const T*>(job.residual) + own_place);
   }
   if constexpr (kNorms) {
-    normalise<T, kVectors>(job.norm, static_cast<const uint4*>(job.x), job.width / kWide<T>,
-                           norm_shared, reinterpret_cast<uint4*>(x_shared));
+    const int chunks = job.width / kWide<T>;
+    auto* const rows = reinterpret_cast<uint4*>(x_shared);
+    float sums[kVectors] = {};
+    take_rows<T>(job.norm, static_cast<const uint4*>(job.x), chunks, rows, sums);
+    normalise<T, 1>(job.norm, chunks, norm_shared, rows, sums);
   } else {
     for (int v = 0; v < kVectors; ++v) {
       for (int i = v * job.width + first + thread; i < v * job.width + end; i += kThreads) {
-        x_shared[i] = as_number<T>(fresh(static_cast<const T*>(job.x) + i));
+        x_shared[i] = fresh(static_cast<const T*>(job.x) + i);
       }
     }
   }
   __syncthreads();
 
   float sums[kVectors][kWide<T>] = {};
-  const auto multiply = [&](int begin, const uint4(&tile)[kUnroll]) {
+  const auto multiply = [&](int begin, const auto& word) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
-      if (at >= end) continue;
+      if (!inside || at >= end) continue;
       float w[kWide<T>];
-      unpack(tile[u], w);
+      unpack(word(u), w);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         const float factor = as_float(x_shared[v * job.width + at]);
@@ -113,12 +135,14 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     }
   };
   for (int begin = 0; begin < each; begin += 2 * kTile) {
-    multiply(begin, even);
-    load(begin + 2 * kTile, even);
-    multiply(begin + kTile, odd);
-    load(begin + 3 * kTile, odd);
+    wait_for_copies();
+    multiply(begin, [&](int u) { return tile_shared[u * kThreads]; });
+    copy(begin + 2 * kTile);
+    multiply(begin + kTile, [&](int u) { return tile[u]; });
+    load(begin + 3 * kTile);
   }
 
+  if (blocks > 1) wait_until_all_came();
   const int lane = thread % kLanes;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -133,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     if (thread < kStrip) {
       float sum = 0;
       for (int warp = 0; warp < kWarps; ++warp) sum += room.of_warps[warp][thread];
-      reinterpret_cast<Room*>(shared_of(thread % blocks))->sums[rank][v][thread] = sum;
+      room_of<Room>(shared_of(thread % blocks)).sums[rank][v][thread] = sum;
     }
     __syncthreads();
   }
@@ -141,9 +165,9 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   if (!ends) return;
   float sum = 0;
   for (int of = 0; of < blocks; ++of) sum += room.sums[of][own / kStrip][own % kStrip];
-  if (job.bias != nullptr) sum += bias;
+  if (job.bias != nullptr) sum += as_float(bias);
   if (job.curves) sum = curved<T>(rounded<T>(sum), job.curve);
-  if (job.residual != nullptr) sum = rounded<T>(sum) + residual;
+  if (job.residual != nullptr) sum = rounded<T>(sum) + as_float(residual);
   static_cast<T*>(job.out)[own_place] = as_number<T>(sum);
 }
 
@@ -151,6 +175,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
 template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
   const std::size_t bytes =
+      kTileBytes +
       (kWarps + kMostCluster * static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
       width * sizeof(T) * static_cast<std::size_t>(vectors) +
       bytes_for_norm<T>(norm, width, vectors);
@@ -180,7 +205,8 @@ bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int
                     const NormBy& norm) {
   return for_numbers(numbers, [&](auto number) {
     using T = decltype(number);
-    const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
+    const std::size_t most =
+        std::min(kMostNumbers * sizeof(T) + kTileBytes, current_machine().shared);
     return width > 0 && columns > 0 && columns % kWide<T> == 0 && vectors >= 1 &&
            vectors <= kFewVectors && shared_for<T>(width, vectors, norm) <= most;
   });

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kThreads) through_curve(const __grid_constant_
   const std::int64_t i =
       static_cast<std::int64_t>(blockIdx.x) * kThreads + static_cast<std::int64_t>(threadIdx.x);
   if (i >= job.count) return;
-  const float value = fresh(static_cast<const T*>(job.x) + i);
+  const float value = as_float(fresh(static_cast<const T*>(job.x) + i));
   static_cast<T*>(job.out)[i] = as_number<T>(curved<T>(value, job.curve));
 }
 

@@ -15,12 +15,13 @@ constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kBlocks = 1;                      // on a processor at once
 constexpr std::size_t kMostNumbers = 56 << 10;  // in shared memory; some GPUs have less
+// A thread's part of a tile: of one row, or of a gate's and its weight's at once.
+constexpr int kTile = 8;  // chunks
+constexpr std::size_t kTileBytes = kTile * kThreads * sizeof(uint4);
 
-// What a thread holds of the rows that its warp is at: a part of one, or of a gate's and its
-// weight's at once.
-template <int kStreams, int kUnroll>
-struct Tile {
-  uint4 words[kStreams][kUnroll];
+struct Job {
+  FewRows rows;
+  bool shares;  // there is shared memory for a tile
 };
 
 // What a lane that has a vector needs at the end of a row, asked for when it begins.
@@ -35,11 +36,15 @@ struct Place {
   int row, tile;
 };
 
-// A curve without a gate has kernels of its own, so that the others' code is not for both.
+// Two tiles are on their way to a warp, one to registers and one to shared memory: all of its loads
+// to registers have one counter, so that to wait for one of them is to wait for those that were
+// asked for since. A curve without a gate has kernels of its own, so that the others' code is not
+// for both.
 template <typename T, int kVectors, bool kGates, bool kCurves, bool kNorms>
-__global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ FewRows job) {
+__global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ Job all) {
   constexpr int kStreams = kGates ? 2 : 1;
-  constexpr int kUnroll = kGates ? 4 : 8;
+  constexpr int kUnroll = kTile / kStreams;
+  const FewRows& job = all.rows;
   uint4* const x_shared = dynamic_shared();  // (vectors, chunks)
   let_next_begin();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -66,7 +71,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     return weight;
   };
   Place ahead{first, 0};
-  const auto load = [&](Tile<kStreams, kUnroll>& into) {
+  // Calls take(stream, u, chunk's address) for a lane's part of the tile ahead.
+  const auto for_tile_ahead = [&](const auto& take) {
     if (ahead.row >= total) return;
     int row = ahead.row;
     const int weight = kGates ? 0 : find(row);
@@ -77,10 +83,28 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         const int chunk = (ahead.tile * kUnroll + u) * kLanes + lane;
-        into.words[s][u] = chunk < chunks ? passing(from + chunk) : uint4{0, 0, 0, 0};
+        if (chunk < chunks) take(s, u, from + chunk);
       }
     }
     advance(ahead);
+  };
+  uint4 tile[kStreams][kUnroll];
+  const auto load = [&] {
+    for_tile_ahead([&](int s, int u, const uint4* from) { tile[s][u] = passing(from); });
+  };
+  uint4* const norm_shared = x_shared + kVectors * chunks;
+  uint4* const tile_shared =
+      norm_shared +
+      bytes_for_norm<T>(job.norm, static_cast<std::size_t>(job.width), kVectors) / sizeof(uint4) +
+      threadIdx.x;
+  const auto in_shared = [&](int s, int u) { return tile_shared + (s * kUnroll + u) * kThreads; };
+  const PassingCopies copies;
+  const auto copy = [&] {
+    if (all.shares) {
+      for_tile_ahead(
+          [&](int s, int u, const uint4* from) { copies.copy_ahead(in_shared(s, u), from); });
+    }
+    end_copies();
   };
 
   Beside<kStreams> beside;
@@ -97,40 +121,45 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     if (lane >= kVectors || row >= total) return;
     const std::size_t at = static_cast<std::size_t>(lane) * static_cast<std::size_t>(total) +
                            static_cast<std::size_t>(row);
-    if (job.gate != nullptr) beside.gate = fresh(static_cast<const T*>(job.gate) + at);
-    if (job.residual != nullptr) beside.residual = fresh(static_cast<const T*>(job.residual) + at);
+    if (job.gate != nullptr) {
+      beside.gate = as_float(fresh(static_cast<const T*>(job.gate) + at));
+    }
+    if (job.residual != nullptr) {
+      beside.residual = as_float(fresh(static_cast<const T*>(job.residual) + at));
+    }
   };
 
-  // Before the tiles, behind which it would arrive.
+  // Before the tile, behind which it would arrive.
   load_biases(first);
-  uint4* const norm_shared = x_shared + kVectors * chunks;
   if constexpr (kNorms) fetch_norm(job.norm, chunks, norm_shared);
-  // Two tiles are on their way at any time, the first of them before there is anything to multiply.
-  Tile<kStreams, kUnroll> even, odd;
-  load(even);
-  load(odd);
+  load();  // before there is anything to multiply
   after_previous();
   load_fresh(first);
+  // The other tile when the vectors are there, which would arrive behind it.
   const auto* const x_fresh = static_cast<const uint4*>(job.x);
   if constexpr (kNorms) {
-    normalise<T, kVectors>(job.norm, x_fresh, chunks, norm_shared, x_shared);
+    float sums[kVectors] = {};
+    take_rows<T>(job.norm, x_fresh, chunks, x_shared, sums);
+    copy();
+    normalise<T, 1>(job.norm, chunks, norm_shared, x_shared, sums);
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < kVectors * chunks; i += kThreads) {
       x_shared[i] = fresh(x_fresh + i);
     }
+    copy();
   }
   __syncthreads();
 
   Place place{first, 0};
   float sums[kStreams][kVectors] = {};
-  const auto multiply = [&](const Tile<kStreams, kUnroll>& tile) {
+  const auto multiply = [&](const auto& word) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int chunk = (place.tile * kUnroll + u) * kLanes + lane;
       if (chunk >= chunks) continue;
       float w[kStreams][kWide<T>];
 #pragma unroll
-      for (int s = 0; s < kStreams; ++s) unpack(tile.words[s][u], w[s]);
+      for (int s = 0; s < kStreams; ++s) unpack(word(s, u), w[s]);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         float x[kWide<T>];
@@ -174,9 +203,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
       for (int s = 0; s < kStreams; ++s) sums[s][v] = 0;
     }
   };
-  const auto step = [&](Tile<kStreams, kUnroll>& tile) {
-    multiply(tile);
-    load(tile);
+  const auto end_tile = [&] {
     const bool ends = place.tile + 1 == tiles;
     if (ends) finish();
     advance(place);
@@ -185,12 +212,18 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     load_fresh(place.row);
   };
   while (place.row < total) {
-    step(even);
-    if (place.row >= total) break;
-    step(odd);
+    multiply([&](int s, int u) { return tile[s][u]; });
+    load();
+    end_tile();
+    if (!all.shares || place.row >= total) continue;
+    wait_for_copies();
+    multiply([&](int s, int u) { return *in_shared(s, u); });
+    copy();
+    end_tile();
   }
 }
 
+// Beside the tile.
 template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
   return width * sizeof(T) * static_cast<std::size_t>(vectors) +
@@ -198,13 +231,14 @@ std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
 }
 
 template <typename T, bool kGates, bool kCurves>
-cudaError_t start_for(const FewRows& job, dim3 grid, cudaStream_t stream) {
-  const std::size_t shared =
-      shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
-  return for_vectors(job.vectors, [&](auto vectors) {
+cudaError_t start_for(const FewRows& rows, dim3 grid, cudaStream_t stream) {
+  std::size_t shared = shared_for<T>(static_cast<std::size_t>(rows.width), rows.vectors, rows.norm);
+  const Job job{rows, shared + kTileBytes <= current_machine().shared};
+  if (job.shares) shared += kTileBytes;
+  return for_vectors(rows.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    return start(job.norm.weight == nullptr ? few_rows<T, kVectors, kGates, kCurves, false>
-                                            : few_rows<T, kVectors, kGates, kCurves, true>,
+    return start(rows.norm.weight == nullptr ? few_rows<T, kVectors, kGates, kCurves, false>
+                                             : few_rows<T, kVectors, kGates, kCurves, true>,
                  job, grid, kThreads, shared, stream);
   });
 }

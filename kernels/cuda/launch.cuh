@@ -45,6 +45,10 @@ inline Machine current_machine() {
   return machine;
 }
 
+// How much of a processor's memory is shared memory, of all that may be: one part for all kernels,
+// because a processor changes it only when nothing runs there. The rest is what loads pass through.
+constexpr int kSharedPercent = 72;
+
 // So many blocks that follow each other in the grid's first dimension are a cluster.
 template <typename Job>
 cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, std::size_t shared,
@@ -55,6 +59,9 @@ cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, s
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (raised != cudaSuccess) return raised;
   }
+  const cudaError_t split =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kSharedPercent);
+  if (split != cudaSuccess) return split;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -105,6 +112,18 @@ __device__ inline int cluster_size() {
   return 1;
 #endif
 }
+// Shared memory of another block may be written when all threads of the cluster came, which says
+// nothing of what they wrote: it costs no wait for what they have on its way.
+__device__ inline void come_to_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+__device__ inline void wait_until_all_came() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
 // Until all threads of the cluster have come here, and see what the others wrote.
 __device__ inline void wait_for_cluster() {
 #if __CUDA_ARCH__ >= 900
@@ -125,9 +144,30 @@ __device__ inline uint4* shared_of(int rank) {
 __device__ inline void copy_ahead(uint4* to, const uint4* from) {
   __pipeline_memcpy_async(to, from, sizeof(uint4));
 }
-__device__ inline void wait_for_copies() {
+// Copies of what is read once: caches keep it no longer than needed.
+class PassingCopies {
+ public:
+  __device__ PassingCopies() {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
+  }
+  __device__ void copy_ahead(uint4* to, const uint4* from) const {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                     static_cast<unsigned>(__cvta_generic_to_shared(to))),
+                 "l"(from), "l"(policy_)
+                 : "memory");
+  }
+
+ private:
+  unsigned long long policy_;
+};
+// Ends a group of a thread's copies; groups arrive in their order.
+__device__ inline void end_copies() {
   __pipeline_commit();
-  __pipeline_wait_prior(0);
+}
+// For all groups but so many that were ended last.
+template <int kLater = 0>
+__device__ inline void wait_for_copies() {
+  __pipeline_wait_prior(kLater);
 }
 
 }  // namespace haul::kernels::cuda

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) look_at_part(const __grid_constant__
     for (int i = 0; i < kWide<T>; ++i) {
       const int place = part * kPart<T> + i * kThreads + thread;
       if (place >= job.width) continue;
-      look(fresh(scores + place), place);
+      look(as_float(fresh(scores + place)), place);
     }
   }
   best = largest_of_block(best);

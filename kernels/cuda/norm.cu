@@ -15,7 +15,9 @@ __global__ void __launch_bounds__(kNormThreads) normalise_each(const __grid_cons
   const std::size_t begin = static_cast<std::size_t>(blockIdx.x) * static_cast<std::size_t>(chunks);
   fetch_norm(job.by, chunks, memory);
   after_previous();
-  normalise<T, 1>(job.by, static_cast<const uint4*>(job.x) + begin, chunks, memory, row);
+  float sums[1] = {};
+  take_rows<T>(job.by, static_cast<const uint4*>(job.x) + begin, chunks, row, sums);
+  normalise<T, 0>(job.by, chunks, memory, row, sums);
   auto* const out = static_cast<uint4*>(job.out) + begin;
   for_own_chunks(chunks, [&](int i) { out[i] = row[i]; });
 }

@@ -19,7 +19,7 @@ constexpr int kNormWarps = kNormThreads / kLanes;
 // The shared memory that a norm of so many rows takes beside them: the weight, the bias where there
 // is one, and sums of warps. None without a weight.
 template <typename T>
-std::size_t bytes_for_norm(const NormBy& by, std::size_t width, int rows) {
+__host__ __device__ std::size_t bytes_for_norm(const NormBy& by, std::size_t width, int rows) {
   if (by.weight == nullptr) return 0;
   return width * sizeof(T) * (by.bias == nullptr ? 1 : 2) +
          2 * kNormWarps * sizeof(float) * static_cast<std::size_t>(rows);
@@ -38,6 +38,7 @@ __device__ inline void fetch_norm(const NormBy& by, int chunks, uint4* memory) {
     if (by.bias == nullptr) return;
     copy_ahead(memory + chunks + i, static_cast<const uint4*>(by.bias) + i);
   });
+  end_copies();
 }
 
 // Sums over all threads of a block, in each of them.
@@ -59,14 +60,11 @@ __device__ inline void sum_over_block(float (&values)[kRows], float* of_warps) {
   }
 }
 
-// Puts rows of x (kRows, chunks), normalised, into shared memory. `memory` is what fetch_norm() was
-// given. A thread finds its own chunks there; others wait for it.
+// Puts rows of x (kRows, chunks) into shared memory, as they are, and begins to sum them.
 template <typename T, int kRows>
-__device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, uint4* memory,
-                                 uint4* rows) {
+__device__ inline void take_rows(const NormBy& by, const uint4* x, int chunks, uint4* rows,
+                                 float (&sums)[kRows]) {
   const bool centred = by.bias != nullptr;
-  auto* const of_warps = reinterpret_cast<float*>(memory + (centred ? 2 : 1) * chunks);
-  float sums[kRows] = {};
   for_own_chunks(chunks, [&](int i) {
     uint4 packed[kRows];
 #pragma unroll
@@ -79,6 +77,15 @@ __device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, u
       for (const float value : values) sums[r] = fmaf(value, centred ? 1.0F : value, sums[r]);
     }
   });
+}
+
+// Normalises what take_rows() took. `memory` is what fetch_norm() was given, since when kLater
+// groups of copies were ended. A thread finds its own chunks; others wait for it.
+template <typename T, int kLater, int kRows>
+__device__ inline void normalise(const NormBy& by, int chunks, uint4* memory, uint4* rows,
+                                 float (&sums)[kRows]) {
+  const bool centred = by.bias != nullptr;
+  auto* const of_warps = reinterpret_cast<float*>(memory + (centred ? 2 : 1) * chunks);
   sum_over_block(sums, of_warps);
 
   const auto width = static_cast<float>(chunks * kWide<T>);
@@ -105,7 +112,7 @@ __device__ inline void normalise(const NormBy& by, const uint4* x, int chunks, u
 
 #pragma unroll
   for (int r = 0; r < kRows; ++r) sums[r] = rsqrtf(sums[r] / width + by.epsilon);
-  wait_for_copies();
+  wait_for_copies<kLater>();
   for_own_chunks(chunks, [&](int i) {
     float weight[kWide<T>], bias[kWide<T>] = {};
     unpack(memory[i], weight);

@@ -54,9 +54,8 @@ __device__ inline uint4 fresh(const uint4* at) {
 __device__ inline float fresh(const float* at) {
   return __ldcg(at);
 }
-__device__ inline float fresh(const bf16* at) {
-  const unsigned short bits = __ldcg(reinterpret_cast<const unsigned short*>(at));
-  return __bfloat162float(__ushort_as_bfloat16(bits));
+__device__ inline bf16 fresh(const bf16* at) {
+  return __ushort_as_bfloat16(__ldcg(reinterpret_cast<const unsigned short*>(at)));
 }
 // Read once: not kept in any cache for longer than needed.
 __device__ inline uint4 passing(const uint4* at) {

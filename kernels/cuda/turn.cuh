@@ -25,13 +25,14 @@ struct Turn {
     if (i >= turning) return;
     const int half = turning / 2;
     other = i < half ? i + half : i - half;
-    cosine = fresh(cosines + i);
-    sine = i < half ? -fresh(sines + i) : fresh(sines + i);
+    cosine = as_float(fresh(cosines + i));
+    sine = as_float(fresh(sines + i));
+    if (i < half) sine = -sine;
   }
   __device__ T operator()(const T* row) const {
-    const float value = fresh(row + i);
-    if (other == i) return as_number<T>(value);
-    return as_number<T>(fmaf(value, cosine, fresh(row + other) * sine));
+    const T value = fresh(row + i);
+    if (other == i) return value;
+    return as_number<T>(fmaf(as_float(value), cosine, as_float(fresh(row + other)) * sine));
   }
 };
 

@@ -118,16 +118,36 @@ inline int rank_in_cluster() {
 inline int cluster_size() {
   return static_cast<int>(this_cluster->blocks.size());
 }
+inline void come_to_cluster() {}
+inline void wait_until_all_came() {}  // blocks have their memory before their threads begin
 inline void wait_for_cluster() {
   this_cluster->barrier.arrive_and_wait();
 }
 inline uint4* shared_of(int rank) {
   return this_cluster->blocks[static_cast<std::size_t>(rank)]->shared.data();
 }
+// Copies arrive when they are waited for, and not before.
+struct Copy {
+  uint4* to;
+  const uint4* from;
+};
+inline thread_local std::vector<std::vector<Copy>> copies(1);  // the last group is open
 inline void copy_ahead(uint4* to, const uint4* from) {
-  *to = *from;
+  copies.back().push_back({to, from});
 }
-inline void wait_for_copies() {}
+struct PassingCopies {
+  void copy_ahead(uint4* to, const uint4* from) const { cuda::copy_ahead(to, from); }
+};
+inline void end_copies() {
+  copies.emplace_back();
+}
+template <int kLater = 0>
+void wait_for_copies() {
+  while (copies.size() > kLater + 1) {
+    for (const Copy& copy : copies.front()) *copy.to = *copy.from;
+    copies.erase(copies.begin());
+  }
+}
 
 // False where the system has not so many threads.
 template <typename Job>
