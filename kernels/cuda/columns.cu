@@ -12,7 +12,8 @@ namespace {
 
 // A cluster has a strip of columns, and each of its blocks some of the rows. A block's threads take
 // these in turns, with two tiles of them on their way at any time: one to registers, one to shared
-// memory (few_rows.cu says why).
+// memory (few_rows.cu says why). Both are asked for before the vectors, because a block often
+// begins long before they are there.
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
@@ -26,30 +27,32 @@ constexpr int kNarrow = 16, kWider = 32;  // columns
 template <typename T>
 constexpr int kWidest = 256 / sizeof(T);
 
-// The shared memory of a block but for its vectors and their norm.
+struct Task {
+  Columns job;
+  bool shares;  // there is shared memory for a tile; else one alone is on its way
+};
+
+// The shared memory of a block but for the tile, its vectors and their norm, which follow.
 template <int kVectors, int kStrip>
 struct ColumnsRoom {
   float of_warps[kWarps][kStrip];
   float sums[kMostCluster][kVectors][kStrip];  // of the cluster's blocks; of some columns each
 };
 
-// Behind the tile that shared memory begins with.
-template <typename Room>
-__device__ Room& room_of(uint4* shared) {
-  return *reinterpret_cast<Room*>(shared + kTileBytes / sizeof(uint4));
-}
-
 // Where two blocks fit on a processor that of the next kernel begins before this one's ends.
 template <typename T, int kVectors, int kStrip, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
-    columns(const __grid_constant__ Columns job) {
+    columns(const __grid_constant__ Task task) {
+  const Columns& job = task.job;
   using Room = ColumnsRoom<kVectors, kStrip>;
   constexpr int kChunks = kStrip / kWide<T>;
   constexpr int kRows = kThreads / kChunks;
-  constexpr int kTile = kRows * kUnroll;  // rows
-  uint4* const tile_shared = dynamic_shared() + threadIdx.x;
-  auto& room = room_of<Room>(dynamic_shared());
-  auto* const x_shared = reinterpret_cast<T*>(&room + 1);  // (vectors, width)
+  constexpr int kTileRows = kRows * kUnroll;  // rows
+  auto& room = *reinterpret_cast<Room*>(dynamic_shared());
+  uint4* const behind_room = reinterpret_cast<uint4*>(&room + 1);
+  uint4* const tile_shared = behind_room + threadIdx.x;
+  auto* const x_shared = reinterpret_cast<T*>(  // (vectors, width)
+      behind_room + (task.shares ? kTileBytes / sizeof(uint4) : 0));
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int blocks = cluster_size();
@@ -80,12 +83,15 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   };
   const PassingCopies copies;
   const auto copy = [&](int begin) {
-    for_tile(begin, [&](int u, const uint4* from) {
-      copies.copy_ahead(tile_shared + u * kThreads, from);
-    });
+    if (task.shares) {
+      for_tile(begin, [&](int u, const uint4* from) {
+        copies.copy_ahead(tile_shared + u * kThreads, from);
+      });
+    }
     end_copies();
   };
-  // A thread ends one of the sums, or none: what is added to it comes beside the weight.
+  // A thread ends one of the sums, or none: what is added to it comes beside the weight, and stays
+  // as it came, because a conversion would wait for it.
   static_assert(kVectors * kStrip <= kThreads);
   const int own = rank + thread * blocks;
   const int own_column = strip + own % kStrip;
@@ -97,8 +103,9 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   if (ends && job.bias != nullptr) bias = static_cast<const T*>(job.bias)[own_column];
   auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
   if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide<T>, norm_shared);
-  copy(0);  // before there is anything to multiply
-  load(kTile);
+  // Before there is anything to multiply.
+  copy(0);
+  load(task.shares ? kTileRows : 0);
   after_previous();
   if (ends && job.residual != nullptr) {
     residual = fresh(static_cast<const T*>(job.residual) + own_place);
@@ -134,12 +141,15 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
       }
     }
   };
-  for (int begin = 0; begin < each; begin += 2 * kTile) {
-    wait_for_copies();
-    multiply(begin, [&](int u) { return tile_shared[u * kThreads]; });
-    copy(begin + 2 * kTile);
-    multiply(begin + kTile, [&](int u) { return tile[u]; });
-    load(begin + 3 * kTile);
+  for (int begin = 0; begin < each; begin += kTileRows) {
+    if (task.shares) {
+      wait_for_copies();
+      multiply(begin, [&](int u) { return tile_shared[u * kThreads]; });
+      copy(begin + 2 * kTileRows);
+      begin += kTileRows;
+    }
+    multiply(begin, [&](int u) { return tile[u]; });
+    load(begin + (task.shares ? 2 : 1) * kTileRows);
   }
 
   if (blocks > 1) wait_until_all_came();
@@ -157,7 +167,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     if (thread < kStrip) {
       float sum = 0;
       for (int warp = 0; warp < kWarps; ++warp) sum += room.of_warps[warp][thread];
-      room_of<Room>(shared_of(thread % blocks)).sums[rank][v][thread] = sum;
+      reinterpret_cast<Room*>(shared_of(thread % blocks))->sums[rank][v][thread] = sum;
     }
     __syncthreads();
   }
@@ -171,11 +181,11 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   static_cast<T*>(job.out)[own_place] = as_number<T>(sum);
 }
 
-// All of it asked for when the kernel starts: what it had of its own would count as well.
+// Beside the tile. All of it asked for when the kernel starts: what it had of its own would count
+// as well.
 template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
   const std::size_t bytes =
-      kTileBytes +
       (kWarps + kMostCluster * static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
       width * sizeof(T) * static_cast<std::size_t>(vectors) +
       bytes_for_norm<T>(norm, width, vectors);
@@ -185,13 +195,14 @@ std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
 template <typename T, int kStrip>
 cudaError_t start_for(const Columns& job, int strips, int cluster, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(strips * cluster));
-  const std::size_t shared =
-      shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
+  std::size_t shared = shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
+  const Task task{job, shared + kTileBytes <= current_machine().shared};
+  if (task.shares) shared += kTileBytes;
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
     return start(job.norm.weight == nullptr ? columns<T, kVectors, kStrip, false>
                                             : columns<T, kVectors, kStrip, true>,
-                 job, grid, kThreads, shared, stream, cluster);
+                 task, grid, kThreads, shared, stream, cluster);
   });
 }
 
@@ -205,8 +216,7 @@ bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int
                     const NormBy& norm) {
   return for_numbers(numbers, [&](auto number) {
     using T = decltype(number);
-    const std::size_t most =
-        std::min(kMostNumbers * sizeof(T) + kTileBytes, current_machine().shared);
+    const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
     return width > 0 && columns > 0 && columns % kWide<T> == 0 && vectors >= 1 &&
            vectors <= kFewVectors && shared_for<T>(width, vectors, norm) <= most;
   });

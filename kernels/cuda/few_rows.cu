@@ -16,19 +16,19 @@ constexpr int kWarps = kThreads / kLanes;
 constexpr int kBlocks = 1;                      // on a processor at once
 constexpr std::size_t kMostNumbers = 56 << 10;  // in shared memory; some GPUs have less
 // A thread's part of a tile: of one row, or of a gate's and its weight's at once.
-constexpr int kTile = 8;  // chunks
-constexpr std::size_t kTileBytes = kTile * kThreads * sizeof(uint4);
+constexpr int kTileChunks = 8;
+constexpr std::size_t kTileBytes = kTileChunks * kThreads * sizeof(uint4);
 
-struct Job {
-  FewRows rows;
-  bool shares;  // there is shared memory for a tile
+struct Task {
+  FewRows job;
+  bool shares;  // there is shared memory for a tile; else one alone is on its way
 };
 
-// What a lane that has a vector needs at the end of a row, asked for when it begins.
-template <int kStreams>
+// What goes into a product beside the row.
+template <typename Number, int kStreams>
 struct Beside {
-  float biases[kStreams] = {};
-  float gate = 0, residual = 0;
+  Number biases[kStreams];
+  Number gate, residual;
 };
 
 // A row, counted over all weights, and a tile of it.
@@ -36,15 +36,15 @@ struct Place {
   int row, tile;
 };
 
-// Two tiles are on their way to a warp, one to registers and one to shared memory: all of its loads
-// to registers have one counter, so that to wait for one of them is to wait for those that were
-// asked for since. A curve without a gate has kernels of its own, so that the others' code is not
-// for both.
+// Two tiles are on their way to a warp, one to registers and one to shared memory: the compiler
+// gives all loads to registers that a loop waits for one counter, so that to wait for one of them
+// is to wait for those that were asked for since. A curve without a gate has kernels of its own, so
+// that the others' code is not for both.
 template <typename T, int kVectors, bool kGates, bool kCurves, bool kNorms>
-__global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ Job all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ Task task) {
   constexpr int kStreams = kGates ? 2 : 1;
-  constexpr int kUnroll = kTile / kStreams;
-  const FewRows& job = all.rows;
+  constexpr int kUnroll = kTileChunks / kStreams;
+  const FewRows& job = task.job;
   uint4* const x_shared = dynamic_shared();  // (vectors, chunks)
   let_next_begin();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -100,33 +100,42 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
   const auto in_shared = [&](int s, int u) { return tile_shared + (s * kUnroll + u) * kThreads; };
   const PassingCopies copies;
   const auto copy = [&] {
-    if (all.shares) {
+    if (task.shares) {
       for_tile_ahead(
           [&](int s, int u, const uint4* from) { copies.copy_ahead(in_shared(s, u), from); });
     }
     end_copies();
   };
 
-  Beside<kStreams> beside;
-  const auto load_biases = [&](int row) {
-    if (lane >= kVectors || row >= total) return;
+  // A lane ends one of the warp's next rows for one vector, and asks for what it needs when the
+  // warp begins: at the end of a row it would wait for it.
+  constexpr int kEnds = kLanes / kVectors;
+  Beside<T, kStreams> asked = {};
+  const auto load_biases = [&](int row) {  // from this row on
+    row += lane % kEnds * stride;
+    if (lane / kEnds >= kVectors || row >= total) return;
     const int weight = kGates ? 0 : find(row);
 #pragma unroll
     for (int s = 0; s < kStreams; ++s) {
       const auto* const bias = static_cast<const T*>(job.weights[weight + s].bias);
-      if (bias != nullptr) beside.biases[s] = as_float(bias[row]);
+      if (bias != nullptr) asked.biases[s] = bias[row];
     }
   };
   const auto load_fresh = [&](int row) {  // REQUIRES: after_previous()
-    if (lane >= kVectors || row >= total) return;
-    const std::size_t at = static_cast<std::size_t>(lane) * static_cast<std::size_t>(total) +
-                           static_cast<std::size_t>(row);
-    if (job.gate != nullptr) {
-      beside.gate = as_float(fresh(static_cast<const T*>(job.gate) + at));
-    }
-    if (job.residual != nullptr) {
-      beside.residual = as_float(fresh(static_cast<const T*>(job.residual) + at));
-    }
+    row += lane % kEnds * stride;
+    if (lane / kEnds >= kVectors || row >= total) return;
+    const std::size_t at =
+        static_cast<std::size_t>(lane / kEnds) * static_cast<std::size_t>(total) +
+        static_cast<std::size_t>(row);
+    if (job.gate != nullptr) asked.gate = fresh(static_cast<const T*>(job.gate) + at);
+    if (job.residual != nullptr) asked.residual = fresh(static_cast<const T*>(job.residual) + at);
+  };
+  Beside<float, kStreams> beside;
+  const auto take_asked = [&] {
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s) beside.biases[s] = as_float(asked.biases[s]);
+    beside.gate = as_float(asked.gate);
+    beside.residual = as_float(asked.residual);
   };
 
   // Before the tile, behind which it would arrive.
@@ -149,8 +158,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     copy();
   }
   __syncthreads();
+  take_asked();
 
   Place place{first, 0};
+  int ended = 0;  // rows, of those whose ends were asked for
   float sums[kStreams][kVectors] = {};
   const auto multiply = [&](const auto& word) {
 #pragma unroll
@@ -180,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
       for (int s = 0; s < kStreams; ++s) sums[s][v] = sum_of_lanes(sums[s][v]);
-      if (lane == v) {  // one for each vector
+      if (lane == v * kEnds + ended) {
         const auto rounded_sum = [&](int s) {
           return rounded<T>(job.weights[weight + s - (kStreams - 1)].bias == nullptr
                                 ? sums[s][v]
@@ -207,15 +218,17 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
     const bool ends = place.tile + 1 == tiles;
     if (ends) finish();
     advance(place);
-    if (!ends) return;
+    if (!ends || ++ended < kEnds) return;
+    ended = 0;
     load_biases(place.row);
     load_fresh(place.row);
+    take_asked();
   };
   while (place.row < total) {
     multiply([&](int s, int u) { return tile[s][u]; });
     load();
     end_tile();
-    if (!all.shares || place.row >= total) continue;
+    if (!task.shares || place.row >= total) continue;
     wait_for_copies();
     multiply([&](int s, int u) { return *in_shared(s, u); });
     copy();
@@ -231,15 +244,15 @@ std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
 }
 
 template <typename T, bool kGates, bool kCurves>
-cudaError_t start_for(const FewRows& rows, dim3 grid, cudaStream_t stream) {
-  std::size_t shared = shared_for<T>(static_cast<std::size_t>(rows.width), rows.vectors, rows.norm);
-  const Job job{rows, shared + kTileBytes <= current_machine().shared};
-  if (job.shares) shared += kTileBytes;
-  return for_vectors(rows.vectors, [&](auto vectors) {
+cudaError_t start_for(const FewRows& job, dim3 grid, cudaStream_t stream) {
+  std::size_t shared = shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
+  const Task task{job, shared + kTileBytes <= current_machine().shared};
+  if (task.shares) shared += kTileBytes;
+  return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    return start(rows.norm.weight == nullptr ? few_rows<T, kVectors, kGates, kCurves, false>
-                                             : few_rows<T, kVectors, kGates, kCurves, true>,
-                 job, grid, kThreads, shared, stream);
+    return start(job.norm.weight == nullptr ? few_rows<T, kVectors, kGates, kCurves, false>
+                                            : few_rows<T, kVectors, kGates, kCurves, true>,
+                 task, grid, kThreads, shared, stream);
   });
 }
 
