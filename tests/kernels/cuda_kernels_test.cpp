@@ -82,17 +82,19 @@ TEST_P(CudaKernels, MultiplyFewRows) {
   for (const std::int64_t vectors : {1, 2, 4}) {
     for (const std::int64_t width : {wide, 264L, 4104L}) {
       const at::Tensor x = some({vectors, width}) / std::sqrt(width);
-      const at::Tensor first = some({70, width});
+      // A warp ends at most 32 rows before it asks for what the next ones need.
+      const std::int64_t rows = width == wide ? 1700 : 70;
+      const at::Tensor first = some({rows, width});
       const at::Tensor second = some({3, width});
-      const at::Tensor bias = some({70});
-      at::Tensor of_first = at::empty({vectors, 70}, x.options());
+      const at::Tensor bias = some({rows});
+      at::Tensor of_first = at::empty({vectors, rows}, x.options());
       at::Tensor of_second = at::empty({vectors, 3}, x.options());
       cuda::FewRows job;
       job.numbers = numbers;
       job.x = data(x);
       job.vectors = static_cast<int>(vectors);
       job.width = static_cast<int>(width);
-      job.weights[0] = {data(first), data(bias), data_of(of_first), 70};
+      job.weights[0] = {data(first), data(bias), data_of(of_first), static_cast<int>(rows)};
       job.weights[1] = {data(second), nullptr, data_of(of_second), 3};
       job.count = 2;
       ASSERT_TRUE(cuda::serves_width(numbers, static_cast<std::size_t>(width), job.vectors));
