@@ -99,20 +99,21 @@ TEST_P(CudaKernels, GiveTheSameBitsBesideOthers) {
 
 TEST_P(CudaKernels, MultiplyWithWhatFollows) {
   at::manual_seed(4);
+  constexpr int kRows = 600;  // more than a warp has lanes for
   const at::Tensor x = some({3, 512}) / 16;
-  const at::Tensor gate = some({40, 512});
-  const at::Tensor weight = some({40, 512});
-  const at::Tensor bias = some({40});
-  const at::Tensor residual = some({3, 40});
-  at::Tensor product = at::empty({3, 40}, x.options());
-  at::Tensor out = at::empty({3, 40}, x.options());
+  const at::Tensor gate = some({kRows, 512});
+  const at::Tensor weight = some({kRows, 512});
+  const at::Tensor bias = some({kRows});
+  const at::Tensor residual = some({3, kRows});
+  at::Tensor product = at::empty({3, kRows}, x.options());
+  at::Tensor out = at::empty({3, kRows}, x.options());
   cuda::FewRows job;
   job.numbers = numbers;
   job.x = data(x);
   job.vectors = 3;
   job.width = 512;
   job.count = 1;
-  job.weights[0] = {data(gate), data(bias), data_of(product), 40};
+  job.weights[0] = {data(gate), data(bias), data_of(product), kRows};
   ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
   job.weights[0].out = data_of(out);
   job.residual = data(residual);
@@ -133,12 +134,19 @@ TEST_P(CudaKernels, MultiplyWithWhatFollows) {
   job.count = 2;
   job.gates = true;
   job.weights[0].out = nullptr;
-  job.weights[1] = {data(weight), nullptr, data_of(out), 40};
+  job.weights[1] = {data(weight), nullptr, data_of(out), kRows};
   for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
     job.curve = curve;
     ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
     EXPECT_TRUE(is_near(out, plain_gated_linear(x, weight, {}, product, curve)));
   }
+  at::Tensor by_gate = at::empty_like(out);
+  job.gates = false;
+  job.count = 1;
+  job.gate = data(product);
+  job.weights[0] = {data(weight), nullptr, data_of(by_gate), kRows};
+  ASSERT_EQ(cuda::multiply_few_rows(job, nullptr), cudaSuccess);
+  EXPECT_TRUE(by_gate.equal(out));
 }
 
 TEST_P(CudaKernels, MultiplyColumns) {
