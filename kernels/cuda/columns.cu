@@ -12,7 +12,8 @@ namespace {
 
 // A cluster has a strip of columns, and each of its blocks some of the rows. A block's threads take
 // these in turns, with two tiles of them on their way at any time: one to registers, one to shared
-// memory (few_rows.cu says why).
+// memory (few_rows.cu says why). Both are asked for before the vectors, because a block often
+// begins long before they are there.
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kUnroll = 4;
@@ -85,7 +86,8 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     });
     end_copies();
   };
-  // A thread ends one of the sums, or none: what is added to it comes beside the weight.
+  // A thread ends one of the sums, or none: what is added to it comes beside the weight, and stays
+  // as it came, because a conversion would wait for it.
   static_assert(kVectors * kStrip <= kThreads);
   const int own = rank + thread * blocks;
   const int own_column = strip + own % kStrip;

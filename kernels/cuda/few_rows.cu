@@ -21,7 +21,7 @@ constexpr std::size_t kTileBytes = kTile * kThreads * sizeof(uint4);
 
 struct Job {
   FewRows rows;
-  bool shares;  // there is shared memory for a tile
+  bool shares;  // there is shared memory for a tile; else one alone is on its way
 };
 
 // What a lane that has a vector needs at the end of a row, asked for when it begins.
@@ -36,10 +36,10 @@ struct Place {
   int row, tile;
 };
 
-// Two tiles are on their way to a warp, one to registers and one to shared memory: all of its loads
-// to registers have one counter, so that to wait for one of them is to wait for those that were
-// asked for since. A curve without a gate has kernels of its own, so that the others' code is not
-// for both.
+// Two tiles are on their way to a warp, one to registers and one to shared memory: the compiler
+// gives all loads to registers that a loop waits for one counter, so that to wait for one of them
+// is to wait for those that were asked for since. A curve without a gate has kernels of its own, so
+// that the others' code is not for both.
 template <typename T, int kVectors, bool kGates, bool kCurves, bool kNorms>
 __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_constant__ Job all) {
   constexpr int kStreams = kGates ? 2 : 1;

@@ -45,8 +45,9 @@ inline Machine current_machine() {
   return machine;
 }
 
-// How much of a processor's memory is shared memory, of all that may be: one part for all kernels,
-// because a processor changes it only when nothing runs there. The rest is what loads pass through.
+// How much of a processor's memory is shared memory, of all that may be, where a block does not
+// need more: one part for all kernels, because a processor changes it only when nothing runs there.
+// The rest is what loads pass through. Of 28 to 100 % on an H200 this was the fastest.
 constexpr int kSharedPercent = 72;
 
 // So many blocks that follow each other in the grid's first dimension are a cluster.
@@ -119,7 +120,7 @@ __device__ inline void come_to_cluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
-__device__ inline void wait_until_all_came() {
+__device__ inline void wait_until_all_came() {  // REQUIRES: come_to_cluster()
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 #endif

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -118,8 +119,14 @@ inline int rank_in_cluster() {
 inline int cluster_size() {
   return static_cast<int>(this_cluster->blocks.size());
 }
-inline void come_to_cluster() {}
-inline void wait_until_all_came() {}  // blocks have their memory before their threads begin
+// Blocks have their memory before their threads begin: there is nothing to wait for.
+inline thread_local bool came = false;
+inline void come_to_cluster() {
+  came = true;
+}
+inline void wait_until_all_came() {
+  if (!came) throw std::logic_error("a thread waits for a cluster to which it did not come");
+}
 inline void wait_for_cluster() {
   this_cluster->barrier.arrive_and_wait();
 }
