@@ -115,7 +115,7 @@ class Bench {
     }
     profile_ = read_profile(core::read_file(profile_file(), kMiB), profile_file().string());
     try {
-      checkpoint_ = runtime::random_checkpoint(config, model_, [&](Bytes done, Bytes all) {
+      checkpoint_ = runtime::random_checkpoint(config, shape_, model_, [&](Bytes done, Bytes all) {
         say(fmt::format("writing {}: {} of {}", model_.string(), format_bytes(done),
                         format_bytes(all)));
         if (interrupted()) throw Error(ErrorKind::kResource, "interrupted");

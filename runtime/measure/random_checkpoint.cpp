@@ -94,12 +94,13 @@ bool is_complete(const fs::path& folder, const std::string& config) {
 
 }  // namespace
 
-RandomCheckpoint random_checkpoint(const core::Json& config, const fs::path& folder,
+RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& source,
+                                   const fs::path& folder,
                                    const std::function<void(Bytes, Bytes)>& on_bytes) {
   core::DescribeOptions options;
   options.dtype = core::WeightDtype::kStored;
   RandomCheckpoint result;
-  result.description = core::describe_config(config, "the config", options);
+  result.description = core::describe_config(config, source, options);
   const auto& sizes = result.description.dimensions;
   if (!sizes || !sizes->causal || sizes->encoder_layers > 0) {
     throw Error(ErrorKind::kUnsupported,

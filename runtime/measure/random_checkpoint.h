@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "core/base/json.h"
 #include "haul/bytes.h"
@@ -20,10 +21,11 @@ struct RandomCheckpoint {
 };
 
 // Writes config.json and shards into a folder, or finds there what an earlier call wrote for the
-// same config. `on_bytes` hears how much is written. Throws Error(kUnsupported) for an architecture
-// that haul does not know or that does not generate, Error(kUsage) for a folder that holds another
-// model, Error(kResource) where the disk is full.
-RandomCheckpoint random_checkpoint(const core::Json& config, const std::filesystem::path& folder,
+// same config, which errors call `source`. `on_bytes` hears how much is written. Throws
+// Error(kUnsupported) for an architecture that haul does not know or that does not generate,
+// Error(kUsage) for a folder that holds another model, Error(kResource) where the disk is full.
+RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& source,
+                                   const std::filesystem::path& folder,
                                    const std::function<void(Bytes done, Bytes all)>& on_bytes);
 
 }  // namespace haul::runtime

@@ -131,16 +131,22 @@ TEST(BenchCommand, DoesNotWriteOverAnotherModel) {
   EXPECT_EQ(core::read_file(config, kMiB), "{}");
 }
 
-TEST(BenchCommand, RefusesModelsThatContinueNoText) {
+TEST(BenchCommand, RefusesModelsThatContinueNoTextAndConfigsThatAreWrong) {
   const test::TemporaryFolder folder{std::filesystem::current_path()};
   const std::filesystem::path shape = folder.path() / "bert.json";
   core::write_file_atomically(shape, R"({
     "architectures": ["BertModel"], "model_type": "bert", "vocab_size": 512, "hidden_size": 64,
     "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2})");
-  const auto done =
-      run_haul({"bench", "decode", "--shape", shape, "--folder", folder.path() / "made"});
+  const auto decode = [&] {
+    return run_haul({"bench", "decode", "--shape", shape, "--folder", folder.path() / "made"});
+  };
+  const auto done = decode();
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_THAT(done.err, HasSubstr("BertModel does not continue a text"));
+  core::write_file_atomically(shape, R"({"model_type": "llama", "hidden_size": "wide"})");
+  const auto wrong = decode();
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr(shape.string() + ": \"hidden_size\" is \"wide\""));
 }
 
 TEST(BenchCommand, SaysWhatItCanMeasure) {
