@@ -72,7 +72,6 @@ struct LookRoom {
   // sums that are joined here.
   Weighted of_parts[kJoinersFor<kSize>][kTogether];
   float sums_of_parts[kJoinersFor<kSize>][kTogether * kSize];
-  Arrivals arrivals;
 };
 
 // A block for each part of the tokens, some heads that share keys, and sequence. A thread has eight
@@ -118,13 +117,6 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     for (int h = 0; h < kTogether; ++h) {
       if (h < heads) slopes[h] = job.slopes[first + h];
     }
-  }
-  if (joins && thread == 0) {
-    int sums = 0;  // that are joined here
-    for (int i = part * kThreads; i < heads * kSize; i += blocks * kThreads) {
-      sums += min(kThreads, heads * kSize - i);
-    }
-    expect_arrivals(shared.arrivals, blocks * (2 * heads + sums));
   }
   if (joins) come_to_cluster();
   if (!is_fresh) after_previous();
@@ -221,6 +213,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     }
   }
   __syncthreads();
+  const auto room_of = [](int rank) { return reinterpret_cast<Room*>(shared_of(rank)); };
   if (joins) wait_until_all_came();
   // A warp for each head: two scores a lane.
   const int warp = thread / kLanes;
@@ -238,11 +231,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     shared.scores[warp][lane + kLanes] = b;
     const float weight = sum_of_lanes(a + b);
     if (joins) {
-      Weighted& of_part = shared.of_parts[part][warp];
-      if (lane < blocks) {
-        send(most, of_part.most, lane, shared.arrivals);
-        send(weight, of_part.weight, lane, shared.arrivals);
-      }
+      if (lane < blocks) room_of(lane)->of_parts[part][warp] = {most, weight, 0};
     } else if (lane == 0) {
       float* const to = part_of<kSize>(job, sequence, first + warp, part);
       to[kSize] = most;
@@ -279,13 +268,13 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
 #pragma unroll
     for (int r = 0; r < kRows; ++r) sum += reinterpret_cast<const float*>(shared.sums[h][r])[d];
     if (joins) {
-      send(sum, shared.sums_of_parts[part][i], i / kThreads % blocks, shared.arrivals);
+      room_of(i / kThreads % blocks)->sums_of_parts[part][i] = sum;
     } else {
       part_of<kSize>(job, sequence, first + h, part)[d] = sum;
     }
   }
   if (!joins) return;
-  wait_for_arrivals(shared.arrivals);
+  wait_for_cluster();
   const int parts = parts_of(tokens);
   for (int i = part * kThreads + thread; i < heads * kSize; i += blocks * kThreads) {
     const int h = i / kSize;

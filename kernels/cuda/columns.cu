@@ -37,7 +37,6 @@ template <int kVectors, int kStrip>
 struct ColumnsRoom {
   float of_warps[kWarps][kStrip];
   float sums[kMostCluster][kVectors][kStrip];  // of the cluster's blocks; of some columns each
-  alignas(uint4) Arrivals arrivals;
 };
 
 // Where two blocks fit on a processor that of the next kernel begins before this one's ends.
@@ -58,8 +57,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   const int thread = static_cast<int>(threadIdx.x);
   const int blocks = cluster_size();
   const int rank = rank_in_cluster();
-  if (threadIdx.x == 0) expect_arrivals(room.arrivals, kVectors * kStrip);
-  come_to_cluster();
+  if (blocks > 1) come_to_cluster();
   const int each = (job.width + blocks - 1) / blocks;
   const int first = rank * each;
   const int end = min(job.width, first + each);
@@ -154,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     load(begin + (task.shares ? 2 : 1) * kTileRows);
   }
 
-  wait_until_all_came();
+  if (blocks > 1) wait_until_all_came();
   const int lane = thread % kLanes;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -169,11 +167,11 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     if (thread < kStrip) {
       float sum = 0;
       for (int warp = 0; warp < kWarps; ++warp) sum += room.of_warps[warp][thread];
-      send(sum, room.sums[rank][v][thread], thread % blocks, room.arrivals);
+      reinterpret_cast<Room*>(shared_of(thread % blocks))->sums[rank][v][thread] = sum;
     }
-    if (v + 1 < kVectors) __syncthreads();
+    __syncthreads();
   }
-  wait_for_arrivals(room.arrivals);
+  if (blocks > 1) wait_for_cluster();
   if (!ends) return;
   float sum = 0;
   for (int of = 0; of < blocks; ++of) sum += room.sums[of][own / kStrip][own % kStrip];
@@ -189,7 +187,7 @@ template <typename T>
 std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
   const std::size_t bytes =
       (kWarps + kMostCluster * static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
-      sizeof(uint4) + width * sizeof(T) * static_cast<std::size_t>(vectors) +
+      width * sizeof(T) * static_cast<std::size_t>(vectors) +
       bytes_for_norm<T>(norm, width, vectors);
   return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
 }

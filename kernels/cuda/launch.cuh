@@ -113,23 +113,8 @@ __device__ inline int cluster_size() {
   return 1;
 #endif
 }
-// Blocks of a cluster send each other numbers, and each waits for as many as it expects. Neither
-// needs a fence, which would wait for all loads under way.
-struct Arrivals {
-  unsigned long long counter;
-};
-// By one thread, before it comes to its cluster.
-__device__ inline void expect_arrivals(Arrivals& arrivals, int numbers) {
-#if __CUDA_ARCH__ >= 900
-  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&arrivals.counter));
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
-               "r"(numbers * static_cast<int>(sizeof(float)))
-               : "memory");
-#endif
-}
-// A thread sends when all threads of the cluster came.
+// Shared memory of another block may be written when all threads of the cluster came, which says
+// nothing of what they wrote: it costs no wait for what they have on its way.
 __device__ inline void come_to_cluster() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -140,41 +125,20 @@ __device__ inline void wait_until_all_came() {  // REQUIRES: come_to_cluster()
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
-// To where the block of this rank has its `place`.
-__device__ inline void send(float value, float& place, int rank, Arrivals& arrivals) {
+// Until all threads of the cluster have come here, and see what the others wrote.
+__device__ inline void wait_for_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n"
-      ".reg .b32 to, counter;\n"
-      "mapa.shared::cluster.u32 to, %0, %2;\n"
-      "mapa.shared::cluster.u32 counter, %1, %2;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [to], %3, [counter];\n"
-      "}" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(&place))),
-      "r"(static_cast<unsigned>(__cvta_generic_to_shared(&arrivals.counter))), "r"(rank),
-      "r"(__float_as_uint(value))
-      : "memory");
-#else
-  place = value;
-#endif
-}
-// By all threads of a block, which expected some.
-__device__ inline void wait_for_arrivals(Arrivals& arrivals) {
-#if __CUDA_ARCH__ >= 900
-  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&arrivals.counter));
-  unsigned there = 0;
-  while (there == 0) {
-    asm volatile(
-        "{\n"
-        ".reg .pred there;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0;\n"
-        "selp.u32 %0, 1, 0, there;\n"
-        "}"
-        : "=r"(there)
-        : "r"(at)
-        : "memory");
-  }
+  cooperative_groups::this_cluster().sync();
 #else
   __syncthreads();
+#endif
+}
+// The dynamic_shared() of a block of the cluster, from when it began until it ends.
+__device__ inline uint4* shared_of(int rank) {
+#if __CUDA_ARCH__ >= 900
+  return cooperative_groups::this_cluster().map_shared_rank(dynamic_shared(), rank);
+#else
+  return dynamic_shared();
 #endif
 }
 // Begins a copy to shared memory. The thread that asks for it may read it after wait_for_copies().

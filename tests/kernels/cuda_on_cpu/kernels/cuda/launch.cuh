@@ -5,7 +5,6 @@
 // of the process, clusters come one after another, and what a GPU does by warps waits at barriers.
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <bit>
 #include <cmath>
@@ -14,7 +13,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include <cuda_bf16.h>
@@ -122,12 +120,6 @@ inline int rank_in_cluster() {
 inline int cluster_size() {
   return static_cast<int>(this_cluster->blocks.size());
 }
-struct Arrivals {
-  int expected, arrived;
-};
-inline void expect_arrivals(Arrivals& arrivals, int numbers) {
-  arrivals.expected = numbers;
-}
 // Blocks have their memory before their threads begin: there is nothing to wait for.
 inline thread_local bool came = false;
 inline void come_to_cluster() {
@@ -136,22 +128,11 @@ inline void come_to_cluster() {
 inline void wait_until_all_came() {
   if (!came) throw std::logic_error("a thread waits for a cluster to which it did not come");
 }
-inline void send(float value, float& place, int rank, Arrivals& arrivals) {
-  std::vector<uint4>& shared = this_cluster->blocks[static_cast<std::size_t>(rank)]->shared;
-  const auto there = [&](auto& here) {
-    const auto at = reinterpret_cast<std::byte*>(&here) -
-                    reinterpret_cast<std::byte*>(this_block->shared.data());
-    return reinterpret_cast<std::remove_reference_t<decltype(here)>*>(
-        reinterpret_cast<std::byte*>(shared.data()) + at);
-  };
-  *there(place) = value;
-  std::atomic_ref(there(arrivals)->arrived).fetch_add(1);
-}
-inline void wait_for_arrivals(Arrivals& arrivals) {
+inline void wait_for_cluster() {
   this_cluster->barrier.arrive_and_wait();
-  if (arrivals.arrived != arrivals.expected) {
-    throw std::logic_error("not as many numbers as expected");
-  }
+}
+inline uint4* shared_of(int rank) {
+  return this_cluster->blocks[static_cast<std::size_t>(rank)]->shared.data();
 }
 // Copies arrive when they are waited for, and not before.
 struct Copy {
