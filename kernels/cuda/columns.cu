@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/curves.cuh"
@@ -11,54 +12,53 @@ namespace haul::kernels::cuda {
 namespace {
 
 // A cluster has a strip of columns, and each of its blocks some of the rows. A block's threads take
-// these in turns, with two tiles of them on their way at any time: one to registers, one to shared
-// memory (few_rows.cu says why). Both are asked for before the vectors, because a block often
-// begins long before they are there.
+// these in turns, with two tiles of them on their way to shared memory at any time. The first are
+// asked for before the vectors, because a block often begins long before they are there.
 constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
-constexpr int kUnroll = 4;
-constexpr std::size_t kTileBytes = kUnroll * kThreads * sizeof(uint4);
-constexpr int kBlocks = 2;  // of a single vector's product, on a processor at once
+constexpr int kTiles = 2;
+constexpr int kMore = 4, kLess = 1;  // chunks of a thread in a tile; less where more do not fit
+constexpr int kBlocks = 2;           // of a single vector's product, on a processor at once
 constexpr std::size_t kMostNumbers = 48 << 10;  // in shared memory; some GPUs have less
 
-// Wide strips suit the memory. Without clusters they are narrow where that spreads a weight over
-// more processors, but no row of one is less than the 32 bytes that memory gives at once.
-constexpr int kNarrow = 16, kWider = 32;  // columns
-template <typename T>
-constexpr int kWidest = 256 / sizeof(T);
+// Without clusters strips are narrow where that spreads a weight over more processors, but no row
+// of one is less than the 32 bytes that memory gives at once.
+constexpr int kNarrow = 16, kWider = 32, kWidest = 64;  // columns
 
-struct Task {
-  Columns job;
-  bool shares;  // there is shared memory for a tile; else one alone is on its way
-};
-
-// The shared memory of a block but for the tile, its vectors and their norm, which follow.
+// The shared memory of a block but for the tiles, its vectors and their norm, which follow.
 template <int kVectors, int kStrip>
 struct ColumnsRoom {
   float of_warps[kWarps][kStrip];
   float sums[kMostCluster][kVectors][kStrip];  // of the cluster's blocks; of some columns each
 };
 
+constexpr int bytes_of_tiles(int chunks) {
+  return kTiles * chunks * kThreads * static_cast<int>(sizeof(uint4));
+}
+
+// The rows of a weight that a block of a cluster has. The last may have fewer.
+template <typename T>
+__host__ __device__ int rows_of_block(int width, int blocks) {
+  return (width / kWide<T> + blocks - 1) / blocks * kWide<T>;  // whole chunks of a vector
+}
+
 // Where two blocks fit on a processor that of the next kernel begins before this one's ends.
-template <typename T, int kVectors, int kStrip, bool kNorms>
+template <typename T, int kVectors, int kStrip, bool kNorms, int kUnroll>
 __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
-    columns(const __grid_constant__ Task task) {
-  const Columns& job = task.job;
+    columns(const __grid_constant__ Columns job) {
   using Room = ColumnsRoom<kVectors, kStrip>;
   constexpr int kChunks = kStrip / kWide<T>;
   constexpr int kRows = kThreads / kChunks;
-  constexpr int kTileRows = kRows * kUnroll;  // rows
+  constexpr int kTileRows = kRows * kUnroll;
   auto& room = *reinterpret_cast<Room*>(dynamic_shared());
-  uint4* const behind_room = reinterpret_cast<uint4*>(&room + 1);
-  uint4* const tile_shared = behind_room + threadIdx.x;
-  auto* const x_shared = reinterpret_cast<T*>(  // (vectors, width)
-      behind_room + (task.shares ? kTileBytes / sizeof(uint4) : 0));
+  auto* const tiles = reinterpret_cast<uint4*>(&room + 1);
+  uint4* const x_shared = tiles + kTiles * kUnroll * kThreads;  // (vectors, chunks)
   let_next_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int blocks = cluster_size();
   const int rank = rank_in_cluster();
   if (blocks > 1) come_to_cluster();
-  const int each = (job.width + blocks - 1) / blocks;
+  const int each = rows_of_block<T>(job.width, blocks);
   const int first = rank * each;
   const int end = min(job.width, first + each);
   const int row = first + thread / kChunks;
@@ -66,27 +66,19 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   const int column = strip + thread % kChunks * kWide<T>;
   const bool inside = column < job.columns;
   const auto* const weight = static_cast<const T*>(job.weight);
-  // Calls take(u, chunk's address) for a thread's part of the tile that begins with a row.
-  const auto for_tile = [&](int begin, const auto& take) {
+  const auto tile_of = [&](int index) {  // a thread's part of it
+    return tiles + index * (kUnroll * kThreads) + thread;
+  };
+  const PassingCopies copies;
+  const auto copy = [&](int begin, uint4* to) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
+      if (!inside || at >= end) continue;
       const std::size_t from =
           static_cast<std::size_t>(at) * static_cast<std::size_t>(job.columns) +
           static_cast<std::size_t>(column);
-      if (inside && at < end) take(u, reinterpret_cast<const uint4*>(weight + from));
-    }
-  };
-  uint4 tile[kUnroll];
-  const auto load = [&](int begin) {
-    for_tile(begin, [&](int u, const uint4* from) { tile[u] = passing(from); });
-  };
-  const PassingCopies copies;
-  const auto copy = [&](int begin) {
-    if (task.shares) {
-      for_tile(begin, [&](int u, const uint4* from) {
-        copies.copy_ahead(tile_shared + u * kThreads, from);
-      });
+      copies.copy_ahead(to + u * kThreads, reinterpret_cast<const uint4*>(weight + from));
     }
     end_copies();
   };
@@ -101,55 +93,54 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
       static_cast<std::size_t>(own_column);
   T bias{}, residual{};
   if (ends && job.bias != nullptr) bias = static_cast<const T*>(job.bias)[own_column];
-  auto* const norm_shared = reinterpret_cast<uint4*>(x_shared + kVectors * job.width);
-  if constexpr (kNorms) fetch_norm(job.norm, job.width / kWide<T>, norm_shared);
-  // Before there is anything to multiply.
-  copy(0);
-  load(task.shares ? kTileRows : 0);
+  // A norm needs whole vectors, a product its block's part of them.
+  const int chunks = job.width / kWide<T>;
+  const int first_chunk = kNorms ? 0 : first / kWide<T>;
+  const int own_chunks = kNorms ? chunks : each / kWide<T>;
+  uint4* const norm_shared = x_shared + kVectors * own_chunks;
+  if constexpr (kNorms) fetch_norm(job.norm, chunks, norm_shared);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) copy(i * kTileRows, tile_of(i));
   after_previous();
   if (ends && job.residual != nullptr) {
     residual = fresh(static_cast<const T*>(job.residual) + own_place);
   }
+  const auto* const x_fresh = static_cast<const uint4*>(job.x);
   if constexpr (kNorms) {
-    const int chunks = job.width / kWide<T>;
-    auto* const rows = reinterpret_cast<uint4*>(x_shared);
     float sums[kVectors] = {};
-    take_rows<T>(job.norm, static_cast<const uint4*>(job.x), chunks, rows, sums);
-    normalise<T, 1>(job.norm, chunks, norm_shared, rows, sums);
+    take_rows<T>(job.norm, x_fresh, chunks, x_shared, sums);
+    normalise<T, kTiles>(job.norm, chunks, norm_shared, x_shared, sums);
   } else {
+    const int count = min(own_chunks, chunks - first_chunk);
     for (int v = 0; v < kVectors; ++v) {
-      for (int i = v * job.width + first + thread; i < v * job.width + end; i += kThreads) {
-        x_shared[i] = fresh(static_cast<const T*>(job.x) + i);
+      for (int i = thread; i < count; i += kThreads) {
+        x_shared[v * own_chunks + i] = fresh(x_fresh + v * chunks + first_chunk + i);
       }
     }
   }
   __syncthreads();
 
   float sums[kVectors][kWide<T>] = {};
-  const auto multiply = [&](int begin, const auto& word) {
+  const auto* const factors = reinterpret_cast<const T*>(x_shared);
+  int now = 0;  // of the tiles
+  for (int begin = 0; begin < each; begin += kTileRows) {
+    wait_for_copies<kTiles - 1>();
+    uint4* const tile = tile_of(now);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = begin + u * kRows + row;
       if (!inside || at >= end) continue;
       float w[kWide<T>];
-      unpack(word(u), w);
+      unpack(tile[u * kThreads], w);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        const float factor = as_float(x_shared[v * job.width + at]);
+        const float factor = as_float(factors[(v * own_chunks - first_chunk) * kWide<T> + at]);
 #pragma unroll
         for (int i = 0; i < kWide<T>; ++i) sums[v][i] = fmaf(w[i], factor, sums[v][i]);
       }
     }
-  };
-  for (int begin = 0; begin < each; begin += kTileRows) {
-    if (task.shares) {
-      wait_for_copies();
-      multiply(begin, [&](int u) { return tile_shared[u * kThreads]; });
-      copy(begin + 2 * kTileRows);
-      begin += kTileRows;
-    }
-    multiply(begin, [&](int u) { return tile[u]; });
-    load(begin + (task.shares ? 2 : 1) * kTileRows);
+    copy(begin + kTiles * kTileRows, tile);
+    now = now + 1 == kTiles ? 0 : now + 1;
   }
 
   if (blocks > 1) wait_until_all_came();
@@ -167,7 +158,8 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
     if (thread < kStrip) {
       float sum = 0;
       for (int warp = 0; warp < kWarps; ++warp) sum += room.of_warps[warp][thread];
-      reinterpret_cast<Room*>(shared_of(thread % blocks))->sums[rank][v][thread] = sum;
+      reinterpret_cast<Room*>(shared_of((v * kStrip + thread) % blocks))->sums[rank][v][thread] =
+          sum;
     }
     __syncthreads();
   }
@@ -181,33 +173,51 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
   static_cast<T*>(job.out)[own_place] = as_number<T>(sum);
 }
 
-// Beside the tile. All of it asked for when the kernel starts: what it had of its own would count
-// as well.
+// All of it asked for when the kernel starts: what it had of its own would count as well.
 template <typename T>
-std::size_t shared_for(std::size_t width, int vectors, const NormBy& norm) {
-  const std::size_t bytes =
-      (kWarps + kMostCluster * static_cast<std::size_t>(vectors)) * kWidest<T> * sizeof(float) +
-      width * sizeof(T) * static_cast<std::size_t>(vectors) +
-      bytes_for_norm<T>(norm, width, vectors);
-  return (bytes + sizeof(uint4) - 1) / sizeof(uint4) * sizeof(uint4);
+std::size_t shared_for(int width, int vectors, const NormBy& norm, int cluster) {
+  const auto rows = static_cast<std::size_t>(vectors);
+  const auto whole = static_cast<std::size_t>(width);
+  const std::size_t own =
+      norm.weight == nullptr ? static_cast<std::size_t>(rows_of_block<T>(width, cluster)) : whole;
+  return (kWarps + kMostCluster * rows) * kWidest * sizeof(float) + rows * own * sizeof(T) +
+         bytes_for_norm<T>(norm, whole, vectors);
+}
+
+int strips_of(int columns, int strip) {
+  return (columns + strip - 1) / strip;
 }
 
 template <typename T, int kStrip>
-cudaError_t start_for(const Columns& job, int strips, int cluster, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(strips * cluster));
-  std::size_t shared = shared_for<T>(static_cast<std::size_t>(job.width), job.vectors, job.norm);
-  const Task task{job, shared + kTileBytes <= current_machine().shared};
-  if (task.shares) shared += kTileBytes;
+cudaError_t start_for(const Columns& job, int cluster, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(strips_of(job.columns, kStrip) * cluster));
+  const std::size_t shared = shared_for<T>(job.width, job.vectors, job.norm, cluster);
+  const bool fits = shared + bytes_of_tiles(kMore) <= current_machine().shared;
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
-    return start(job.norm.weight == nullptr ? columns<T, kVectors, kStrip, false>
-                                            : columns<T, kVectors, kStrip, true>,
-                 task, grid, kThreads, shared, stream, cluster);
+    const auto start_with = [&](auto unroll) {
+      constexpr int kUnroll = decltype(unroll)::value;
+      return start(job.norm.weight == nullptr ? columns<T, kVectors, kStrip, false, kUnroll>
+                                              : columns<T, kVectors, kStrip, true, kUnroll>,
+                   job, grid, kThreads, shared + bytes_of_tiles(kUnroll), stream, cluster);
+    };
+    return fits ? start_with(std::integral_constant<int, kMore>())
+                : start_with(std::integral_constant<int, kLess>());
   });
 }
 
-int strips_of(const Columns& job, int strip) {
-  return (job.columns + strip - 1) / strip;
+// So many blocks that each has twice what is on its way, if that gives most processors one. Fewer
+// than fit at once: a cluster has to find room in a group of processors, or waits until others end.
+// The fractions are those of the fastest sizes for GPT-2 XL on an H200.
+template <typename T>
+int cluster_for(int width, int columns, const Machine& machine) {
+  const int strips = strips_of(columns, kWidest);
+  const std::size_t bytes =
+      static_cast<std::size_t>(width) * static_cast<std::size_t>(columns) * sizeof(T);
+  const auto worth = static_cast<int>(bytes / (2 * bytes_of_tiles(kMore)));
+  const int wanted = std::max(worth, machine.processors * 3 / 4);
+  const int most = kBlocks * machine.processors * 6 / 7;
+  return std::clamp(std::min((wanted + strips - 1) / strips, most / strips), 1, machine.cluster);
 }
 
 }  // namespace
@@ -216,9 +226,12 @@ bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int
                     const NormBy& norm) {
   return for_numbers(numbers, [&](auto number) {
     using T = decltype(number);
-    const std::size_t most = std::min(kMostNumbers * sizeof(T), current_machine().shared);
-    return width > 0 && columns > 0 && columns % kWide<T> == 0 && vectors >= 1 &&
-           vectors <= kFewVectors && shared_for<T>(width, vectors, norm) <= most;
+    // A cluster's blocks have less of the vectors than one that is alone.
+    const auto shared = [&] { return shared_for<T>(static_cast<int>(width), vectors, norm, 1); };
+    return width > 0 && width <= kMostNumbers && width % kWide<T> == 0 && columns > 0 &&
+           columns % kWide<T> == 0 && vectors >= 1 && vectors <= kFewVectors &&
+           shared() <= kMostNumbers * sizeof(T) &&
+           shared() + bytes_of_tiles(kLess) <= current_machine().shared;
   });
 }
 
@@ -227,16 +240,10 @@ cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {
   return for_numbers(job.numbers, [&](auto number) {
     using T = decltype(number);
     if (machine.cluster > 1) {
-      const int strips = strips_of(job, kWidest<T>);
-      int cluster = 1;
-      while (cluster < machine.cluster && 2 * cluster * strips <= kBlocks * machine.processors) {
-        cluster *= 2;
-      }
-      return start_for<T, kWidest<T>>(job, strips, cluster, stream);
+      return start_for<T, kWidest>(job, cluster_for<T>(job.width, job.columns, machine), stream);
     }
-    return job.columns < machine.processors * kWider
-               ? start_for<T, kNarrow>(job, strips_of(job, kNarrow), 1, stream)
-               : start_for<T, kWider>(job, strips_of(job, kWider), 1, stream);
+    return job.columns < machine.processors * kWider ? start_for<T, kNarrow>(job, 1, stream)
+                                                     : start_for<T, kWider>(job, 1, stream);
   });
 }
 

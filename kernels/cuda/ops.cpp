@@ -103,10 +103,15 @@ struct NormTensors {
   double epsilon = 0;
 };
 
+// As kernels read them.
+at::Tensor as_rows(const at::Tensor& x) {
+  const at::Tensor rows = x.contiguous();
+  return is_aligned(rows) ? rows : rows.clone();
+}
+
 // A job on vectors, which it keeps.
 struct Vectors {
-  explicit Vectors(const at::Tensor& x, const cuda::NormBy& norm = {}) : rows(x.contiguous()) {
-    if (!is_aligned(rows)) rows = rows.clone();
+  explicit Vectors(const at::Tensor& x, const cuda::NormBy& norm = {}) : rows(as_rows(x)) {
     job.numbers = numbers(rows);
     job.x = data(rows);
     job.norm = norm;
@@ -206,7 +211,7 @@ bool serves_conv1d(const at::Tensor& x, const at::Tensor& weight, const cuda::No
 at::Tensor run_conv1d(const at::Tensor& x, const cuda::NormBy& norm, const at::Tensor& weight,
                       const Optional& bias, const Optional& residual,
                       std::optional<std::int64_t> curve) {
-  const at::Tensor rows = x.contiguous();
+  const at::Tensor rows = as_rows(x);
   const at::Tensor added = residual ? residual->contiguous() : at::Tensor();
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(1);

@@ -153,7 +153,7 @@ TEST_P(CudaKernels, MultiplyColumns) {
   at::manual_seed(7);
   for (const std::int64_t vectors : {1, 3, 4}) {
     for (const auto& [width, columns] :
-         {std::array<std::int64_t, 2>{1, wide}, {130, 72}, {2500, 5 * wide}, {70, 136}}) {
+         {std::array<std::int64_t, 2>{wide, wide}, {136, 72}, {2504, 5 * wide}, {72, 136}}) {
       const at::Tensor x = some({vectors, width}) / std::sqrt(width);
       const at::Tensor weight = some({width, columns});
       const at::Tensor bias = some({columns});
@@ -183,6 +183,33 @@ TEST_P(CudaKernels, MultiplyColumns) {
       EXPECT_TRUE(is_near(added, at::gelu(out, "tanh"))) << vectors << " x " << width;
     }
   }
+}
+
+TEST_P(CudaKernels, MultiplyColumnsByClustersOfAnySize) {
+  at::manual_seed(7);
+  const std::int64_t width = 2504;
+  for (const int cluster : {1, 3}) {
+    cuda::machine_of_tests = {.processors = 4, .cluster = cluster};
+    for (const std::int64_t columns : {5 * wide, 136L}) {
+      const at::Tensor x = some({3, width}) / std::sqrt(width);
+      const at::Tensor weight = some({width, columns});
+      at::Tensor out = at::empty({3, columns}, x.options());
+      cuda::Columns job{
+          numbers, data(x), 3, static_cast<int>(width), data(weight), static_cast<int>(columns)};
+      job.out = data_of(out);
+      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), {}))) << cluster << ", " << columns;
+    }
+  }
+  cuda::machine_of_tests = {};
+}
+
+TEST_P(CudaKernels, LeaveColumnsThatTheyCannotReadInChunks) {
+  const auto some_columns = static_cast<std::size_t>(wide);
+  EXPECT_TRUE(cuda::serves_columns(numbers, some_columns, some_columns, 1));
+  EXPECT_FALSE(cuda::serves_columns(numbers, some_columns + 1, some_columns, 1));
+  EXPECT_FALSE(cuda::serves_columns(numbers, some_columns, some_columns + 1, 1));
+  EXPECT_FALSE(cuda::serves_columns(numbers, some_columns << 32, some_columns, 1));
 }
 
 // A norm of few vectors, and what it gives by itself.
@@ -289,10 +316,10 @@ TEST_P(CudaKernels, NormaliseWhatTheyMultiplyByInput) {
   }
 }
 
-// Three vectors of 16,000 bytes and their norm leave no room for weights there.
+// Three vectors of 12,000 bytes and their norm leave little room for weights there.
 TEST_P(CudaKernels, GiveTheSameBitsWhereBlocksHaveLessSharedMemory) {
   at::manual_seed(4);
-  const std::int64_t vectors = 3, width = 1000 * wide, outputs = 3 * wide;
+  const std::int64_t vectors = 3, width = 750 * wide, outputs = 3 * wide;
   const Normed norm(numbers, some({vectors, width}), true);
   const at::Tensor by_output = some({outputs, width});
   const at::Tensor by_input = some({width, outputs});
