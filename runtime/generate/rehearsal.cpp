@@ -56,18 +56,17 @@ bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehe
     const EmptyWeights no_random_numbers;  // which are for whoever asked for a seed
     return models::make_model(core::ConfigReader(own, "a small model"), description);
   }();
-  Bytes bytes = 0;
-  for (const at::Tensor& weight : model->parameters()) {
-    bytes += byte_count(rehearsal.dtype, weight.sizes().vec());
-  }
-  if (bytes > rehearsal.room) return false;
+  std::int64_t largest = 0;
+  for (const at::Tensor& weight : model->parameters()) largest = std::max(largest, weight.numel());
+  if (byte_count(rehearsal.dtype, {largest}) > rehearsal.room) return false;
   model->eval();
   const auto become = [](const at::Tensor& tensor, const at::Tensor& changed) {
     tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
   };
   const auto options = at::TensorOptions(device).dtype(to_scalar_type(rehearsal.dtype));
+  const at::Tensor zeros = at::zeros({largest}, options);  // each weight is some of them
   for (const at::Tensor& weight : model->parameters()) {
-    become(weight, at::zeros(weight.sizes(), options));
+    become(weight, zeros.narrow(0, 0, weight.numel()).view(weight.sizes()));
   }
   for (const at::Tensor& buffer : model->buffers()) become(buffer, buffer.to(device));
   std::vector<std::int64_t> windows = model->windows();
