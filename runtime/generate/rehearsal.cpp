@@ -56,15 +56,22 @@ bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehe
     const EmptyWeights no_random_numbers;  // which are for whoever asked for a seed
     return models::make_model(core::ConfigReader(own, "a small model"), description);
   }();
-  std::int64_t largest = 0;
-  for (const at::Tensor& weight : model->parameters()) largest = std::max(largest, weight.numel());
-  if (byte_count(rehearsal.dtype, {largest}) > rehearsal.room) return false;
+  std::int64_t largest = 0, all = 0;
+  for (const at::Tensor& weight : model->parameters()) {
+    largest = std::max(largest, weight.numel());
+    all += weight.numel();
+  }
+  const auto room =  // numbers
+      static_cast<std::int64_t>(rehearsal.room / byte_count(rehearsal.dtype, {1}));
+  if (largest > room) return false;
   model->eval();
   const auto become = [](const at::Tensor& tensor, const at::Tensor& changed) {
     tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
   };
   const auto options = at::TensorOptions(device).dtype(to_scalar_type(rehearsal.dtype));
-  const at::Tensor zeros = at::zeros({largest}, options);  // each weight is some of them
+  // Each weight is some of these: there may be no room for all. But not fewer than there may be:
+  // what is freed afterwards is for the model's own numbers, which do not fit where little was.
+  const at::Tensor zeros = at::zeros({std::min(all, room)}, options);
   for (const at::Tensor& weight : model->parameters()) {
     become(weight, zeros.narrow(0, 0, weight.numel()).view(weight.sizes()));
   }
