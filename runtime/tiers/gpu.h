@@ -28,7 +28,8 @@ std::vector<Gpu> gpus();
 Bytes free_of_gpu(int index);
 
 // Lets torch's pools of GPU memory grow in place: else they keep pieces of every size that was ever
-// asked for. What the environment or the program has set for them stays.
+// asked for. By the smallest pieces that there are: else a process has up to 20 MiB more than its
+// plan says, and may be above its budget. What the environment or the program has set for them stays.
 void let_pools_grow();
 
 // All throw Error(kResource) with the driver's reason.
