@@ -28,8 +28,9 @@ std::vector<Gpu> gpus();
 Bytes free_of_gpu(int index);
 
 // Lets torch's pools of GPU memory grow in place: else they keep pieces of every size that was ever
-// asked for. By the smallest pieces that there are: else a process has up to 20 MiB more than its
-// plan says, and may be above its budget. What the environment or the program has set for them stays.
+// asked for. By pieces of 12 MiB, the smallest of whole pages that torch takes, because plans
+// cannot say how much of the last is used. What the environment or the program has set for them
+// stays.
 void let_pools_grow();
 
 // All throw Error(kResource) with the driver's reason.

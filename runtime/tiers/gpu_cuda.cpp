@@ -102,7 +102,7 @@ void let_pools_grow() {
     if (std::getenv(name) != nullptr) return;
   }
   if (!c10::CachingAllocator::getAllocatorSettings().empty()) return;
-  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True,large_segment_size_mb:2");
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True,large_segment_size_mb:12");
 }
 
 void* allocate_on_gpu(int index, Bytes size) {
