@@ -19,7 +19,7 @@ struct Machine {
   int processors = 0;
   std::size_t shared = 0;  // bytes that a block may have
   bool overlaps = false;   // kernels may begin early
-  int cluster = 1;         // blocks that may read each other's shared memory; a power of two
+  int cluster = 1;         // blocks that may read each other's shared memory, at most
 };
 
 // Whether the kernels that a new GPU gets are made for such: else they do without.
