@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
       }
     }
     copy(begin + kTiles * kTileRows, tile);
-    now = now + 1 == kTiles ? 0 : now + 1;
+    now = (now + 1) % kTiles;
   }
 
   if (blocks > 1) wait_until_all_came();

@@ -9,6 +9,7 @@
 
 #include "core/describe/describe.h"
 #include "core/describe/gguf_model.h"
+#include "core/estimate/workspace.h"
 #include "core/formats/cast.h"
 #include "core/hub/resolve.h"
 #include "core/place/stages.h"
@@ -239,7 +240,9 @@ std::future<void> rehearse_beside(const LoadedModel::State& state, Dtype dtype, 
   if (!device || !dimensions.causal || dimensions.encoder_layers > 0) return {};
   runtime::Rehearsal rehearsal{*device, dtype, replayed};
   for (const PlanDevice& planned : state.plan.devices) {
-    if (planned.device == gpu(device->index())) rehearsal.room = planned.activations;
+    if (planned.device != gpu(device->index())) continue;
+    // Libraries take theirs when it runs.
+    rehearsal.room = planned.activations - std::min(planned.activations, core::kBlasWorkspace);
   }
   return std::async(std::launch::async, [&state, &dimensions, rehearsal] {
     try {

@@ -19,12 +19,13 @@ namespace haul::runtime {
 namespace {
 
 constexpr std::int64_t kPrompt = 16;
-constexpr std::int64_t kWidth = 1024;  // at least: kernels have widths that are too small for them
+// At least: kernels have widths that are too small for them. The other where there is little room.
+constexpr std::int64_t kWidths[] = {1024, 256};
 
-core::Json small(core::Json config, const Dimensions& d) {
+core::Json small(core::Json config, const Dimensions& d, std::int64_t least) {
   const std::int64_t share =
       std::max<std::int64_t>(1, d.heads / std::max<std::int64_t>(1, d.kv_heads));
-  const std::int64_t kv_heads = (kWidth + share * d.head_size - 1) / (share * d.head_size);
+  const std::int64_t kv_heads = (least + share * d.head_size - 1) / (share * d.head_size);
   const std::int64_t width = kv_heads * share * d.head_size;
   const auto set = [&](std::int64_t value, std::initializer_list<const char*> keys) {
     for (const char* const key : keys) {
@@ -41,6 +42,13 @@ core::Json small(core::Json config, const Dimensions& d) {
   return config;
 }
 
+std::shared_ptr<models::Model> made(const core::Json& config) {
+  const Description description =
+      core::describe_config(config, "a small model", {false, core::WeightDtype::kStored});
+  const EmptyWeights no_random_numbers;  // which are for whoever asked for a seed
+  return models::make_model(core::ConfigReader(config, "a small model"), description);
+}
+
 }  // namespace
 
 bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehearsal& rehearsal) {
@@ -49,21 +57,21 @@ bool rehearse(const core::Json& config, const Dimensions& dimensions, const Rehe
   if (tokens < 1) return false;
   const at::Device device = rehearsal.device;
   const c10::InferenceMode no_gradients;
-  const core::Json own = small(config, dimensions);
-  const Description description =
-      core::describe_config(own, "a small model", {false, core::WeightDtype::kStored});
-  const std::shared_ptr<models::Model> model = [&] {
-    const EmptyWeights no_random_numbers;  // which are for whoever asked for a seed
-    return models::make_model(core::ConfigReader(own, "a small model"), description);
-  }();
-  std::int64_t largest = 0, all = 0;
-  for (const at::Tensor& weight : model->parameters()) {
-    largest = std::max(largest, weight.numel());
-    all += weight.numel();
-  }
   const auto room =  // numbers
       static_cast<std::int64_t>(rehearsal.room / byte_count(rehearsal.dtype, {1}));
-  if (largest > room) return false;
+  std::shared_ptr<models::Model> model;
+  std::int64_t all = 0;
+  for (const std::int64_t width : kWidths) {
+    model = made(small(config, dimensions, width));
+    std::int64_t largest = all = 0;
+    for (const at::Tensor& weight : model->parameters()) {
+      largest = std::max(largest, weight.numel());
+      all += weight.numel();
+    }
+    if (largest <= room) break;
+    model.reset();
+  }
+  if (!model) return false;
   model->eval();
   const auto become = [](const at::Tensor& tensor, const at::Tensor& changed) {
     tensor.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());

@@ -185,23 +185,41 @@ TEST_P(CudaKernels, MultiplyColumns) {
   }
 }
 
+// Another machine until the end of a block.
+struct OnMachine {
+  explicit OnMachine(const cuda::Machine& machine) { cuda::machine_of_tests = machine; }
+  ~OnMachine() { cuda::machine_of_tests = {}; }
+};
+
 TEST_P(CudaKernels, MultiplyColumnsByClustersOfAnySize) {
   at::manual_seed(7);
   const std::int64_t width = 2504;
   for (const int cluster : {1, 3}) {
-    cuda::machine_of_tests = {.processors = 4, .cluster = cluster};
-    for (const std::int64_t columns : {5 * wide, 136L}) {
-      const at::Tensor x = some({3, width}) / std::sqrt(width);
+    const OnMachine with_clusters({.processors = 4, .cluster = cluster});
+    for (const std::int64_t vectors : {1, 3}) {
+      const std::int64_t columns = vectors == 1 ? 5 * wide : 136;
+      const at::Tensor x = some({vectors, width}) / std::sqrt(width);
       const at::Tensor weight = some({width, columns});
-      at::Tensor out = at::empty({3, columns}, x.options());
-      cuda::Columns job{
-          numbers, data(x), 3, static_cast<int>(width), data(weight), static_cast<int>(columns)};
+      const at::Tensor bias = some({columns});
+      const at::Tensor residual = some({vectors, columns});
+      at::Tensor out = at::empty({vectors, columns}, x.options());
+      cuda::Columns job{numbers,
+                        data(x),
+                        static_cast<int>(vectors),
+                        static_cast<int>(width),
+                        data(weight),
+                        static_cast<int>(columns),
+                        data(bias)};
       job.out = data_of(out);
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), {}))) << cluster << ", " << columns;
+      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), bias))) << cluster << ", " << columns;
+      at::Tensor added = at::empty_like(out);
+      job.residual = data(residual);
+      job.out = data_of(added);
+      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
+      EXPECT_TRUE(added.equal(residual + out)) << cluster << ", " << columns;
     }
   }
-  cuda::machine_of_tests = {};
 }
 
 TEST_P(CudaKernels, LeaveColumnsThatTheyCannotReadInChunks) {
@@ -350,9 +368,8 @@ TEST_P(CudaKernels, GiveTheSameBitsWhereBlocksHaveLessSharedMemory) {
     return out;
   };
   const auto expected = products();
-  cuda::machine_of_tests.shared = 99 << 10;
+  const OnMachine with_less({.shared = 99 << 10});
   const auto found = products();
-  cuda::machine_of_tests = {};
   EXPECT_TRUE(found[0].equal(expected[0]));
   EXPECT_TRUE(found[1].equal(expected[1]));
 }

@@ -37,8 +37,8 @@ TEST(Rehearsal, LeavesTheRandomNumbersToOthers) {
 TEST(Rehearsal, TakesNoMoreThanItsRoom) {
   const core::Json config = core::parse_json(test::kSmallModels[2].config, "config.json");
   const Description description = core::describe_config(config, "config.json");
-  // Its weights share the memory of the largest, which leads from 1,056 numbers to 2,112.
-  const Bytes largest = 1056 * 2112 * 4;
+  // Its weights share the memory of the largest, which leads from 288 numbers to 576.
+  const Bytes largest = 288 * 576 * 4;
   const auto rehearses_in = [&](Bytes room) {
     return rehearse(config, *description.dimensions, {at::kCPU, Dtype::kF32, false, room});
   };

@@ -199,6 +199,8 @@ bool run_cluster(void (*kernel)(Job), const Job& job, dim3 grid, dim3 first, uns
 template <typename Job>
 cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, std::size_t shared,
                   cudaStream_t, int cluster = 1) {
+  const Machine machine = current_machine();
+  if (shared > machine.shared || cluster > machine.cluster) return cudaErrorInvalidValue;
   const auto together = static_cast<unsigned>(cluster);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
