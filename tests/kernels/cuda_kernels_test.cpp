@@ -149,11 +149,23 @@ TEST_P(CudaKernels, MultiplyWithWhatFollows) {
   EXPECT_TRUE(by_gate.equal(out));
 }
 
+// Another machine until the end of a block.
+struct OnMachine {
+  explicit OnMachine(const cuda::Machine& machine) { cuda::machine_of_tests = machine; }
+  ~OnMachine() { cuda::machine_of_tests = {}; }
+};
+
 TEST_P(CudaKernels, MultiplyColumns) {
   at::manual_seed(7);
+  struct Case {
+    int cluster;
+    std::int64_t width, columns;
+  };
   for (const std::int64_t vectors : {1, 3, 4}) {
-    for (const auto& [width, columns] :
-         {std::array<std::int64_t, 2>{wide, wide}, {136, 72}, {2504, 5 * wide}, {72, 136}}) {
+    for (const auto& [cluster, width, columns] :
+         {Case{2, wide, wide}, Case{2, 136, 72}, Case{2, 2504, 5 * wide}, Case{2, 72, 136},
+          Case{1, 2504, 5 * wide}, Case{3, 2504, 5 * wide}}) {
+      const OnMachine with_clusters({.processors = 4, .cluster = cluster});
       const at::Tensor x = some({vectors, width}) / std::sqrt(width);
       const at::Tensor weight = some({width, columns});
       const at::Tensor bias = some({columns});
@@ -170,54 +182,19 @@ TEST_P(CudaKernels, MultiplyColumns) {
       ASSERT_TRUE(cuda::serves_columns(numbers, static_cast<std::size_t>(width),
                                        static_cast<std::size_t>(columns), job.vectors));
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), bias))) << vectors << " x " << width;
+      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), bias)))
+          << vectors << " x " << width << ", " << cluster;
       at::Tensor added = at::empty_like(out);
       job.residual = data(residual);
       job.out = data_of(added);
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(added.equal(residual + out)) << vectors << " x " << width;
+      EXPECT_TRUE(added.equal(residual + out)) << vectors << " x " << width << ", " << cluster;
       job.residual = nullptr;
       job.curves = true;
       job.curve = Curve::kGeluByTanh;
       ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(is_near(added, at::gelu(out, "tanh"))) << vectors << " x " << width;
-    }
-  }
-}
-
-// Another machine until the end of a block.
-struct OnMachine {
-  explicit OnMachine(const cuda::Machine& machine) { cuda::machine_of_tests = machine; }
-  ~OnMachine() { cuda::machine_of_tests = {}; }
-};
-
-TEST_P(CudaKernels, MultiplyColumnsByClustersOfAnySize) {
-  at::manual_seed(7);
-  const std::int64_t width = 2504;
-  for (const int cluster : {1, 3}) {
-    const OnMachine with_clusters({.processors = 4, .cluster = cluster});
-    for (const std::int64_t vectors : {1, 3}) {
-      const std::int64_t columns = vectors == 1 ? 5 * wide : 136;
-      const at::Tensor x = some({vectors, width}) / std::sqrt(width);
-      const at::Tensor weight = some({width, columns});
-      const at::Tensor bias = some({columns});
-      const at::Tensor residual = some({vectors, columns});
-      at::Tensor out = at::empty({vectors, columns}, x.options());
-      cuda::Columns job{numbers,
-                        data(x),
-                        static_cast<int>(vectors),
-                        static_cast<int>(width),
-                        data(weight),
-                        static_cast<int>(columns),
-                        data(bias)};
-      job.out = data_of(out);
-      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(is_near(out, exact_linear(x, weight.t(), bias))) << cluster << ", " << columns;
-      at::Tensor added = at::empty_like(out);
-      job.residual = data(residual);
-      job.out = data_of(added);
-      ASSERT_EQ(cuda::multiply_columns(job, nullptr), cudaSuccess);
-      EXPECT_TRUE(added.equal(residual + out)) << cluster << ", " << columns;
+      EXPECT_TRUE(is_near(added, at::gelu(out, "tanh")))
+          << vectors << " x " << width << ", " << cluster;
     }
   }
 }
