@@ -18,7 +18,7 @@ constexpr int kThreads = kNormThreads;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kTiles = 2;
 constexpr int kMore = 4, kLess = 1;  // chunks of a thread in a tile; less where more do not fit
-constexpr int kBlocks = 2;           // of a single vector's product, on a processor at once
+constexpr int kBlocks = 2;           // of a single vector's product, on a processor if they fit
 constexpr std::size_t kMostNumbers = 48 << 10;  // in shared memory; some GPUs have less
 
 // Without clusters strips are narrow where that spreads a weight over more processors, but no row
@@ -189,10 +189,11 @@ int strips_of(int columns, int strip) {
 }
 
 template <typename T, int kStrip>
-cudaError_t start_for(const Columns& job, int cluster, cudaStream_t stream) {
+cudaError_t start_for(const Columns& job, const Machine& machine, int cluster,
+                      cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(strips_of(job.columns, kStrip) * cluster));
   const std::size_t shared = shared_for<T>(job.width, job.vectors, job.norm, cluster);
-  const bool fits = shared + bytes_of_tiles(kMore) <= current_machine().shared;
+  const bool fits = shared + bytes_of_tiles(kMore) <= machine.shared;
   return for_vectors(job.vectors, [&](auto vectors) {
     constexpr int kVectors = decltype(vectors)::value;
     const auto start_with = [&](auto unroll) {
@@ -226,12 +227,13 @@ bool serves_columns(Numbers numbers, std::size_t width, std::size_t columns, int
                     const NormBy& norm) {
   return for_numbers(numbers, [&](auto number) {
     using T = decltype(number);
+    if (width == 0 || width > kMostNumbers || width % kWide<T> != 0) return false;
+    if (columns == 0 || columns % kWide<T> != 0) return false;
+    if (vectors < 1 || vectors > kFewVectors) return false;
     // A cluster's blocks have less of the vectors than one that is alone.
-    const auto shared = [&] { return shared_for<T>(static_cast<int>(width), vectors, norm, 1); };
-    return width > 0 && width <= kMostNumbers && width % kWide<T> == 0 && columns > 0 &&
-           columns % kWide<T> == 0 && vectors >= 1 && vectors <= kFewVectors &&
-           shared() <= kMostNumbers * sizeof(T) &&
-           shared() + bytes_of_tiles(kLess) <= current_machine().shared;
+    const std::size_t shared = shared_for<T>(static_cast<int>(width), vectors, norm, 1);
+    return shared <= kMostNumbers * sizeof(T) &&
+           shared + bytes_of_tiles(kLess) <= current_machine().shared;
   });
 }
 
@@ -240,10 +242,12 @@ cudaError_t multiply_columns(const Columns& job, cudaStream_t stream) {
   return for_numbers(job.numbers, [&](auto number) {
     using T = decltype(number);
     if (machine.cluster > 1) {
-      return start_for<T, kWidest>(job, cluster_for<T>(job.width, job.columns, machine), stream);
+      const int cluster = cluster_for<T>(job.width, job.columns, machine);
+      return start_for<T, kWidest>(job, machine, cluster, stream);
     }
-    return job.columns < machine.processors * kWider ? start_for<T, kNarrow>(job, 1, stream)
-                                                     : start_for<T, kWider>(job, 1, stream);
+    return job.columns < machine.processors * kWider
+               ? start_for<T, kNarrow>(job, machine, 1, stream)
+               : start_for<T, kWider>(job, machine, 1, stream);
   });
 }
 
