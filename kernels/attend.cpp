@@ -9,10 +9,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/library.h>
 
+#include "haul/estimate.h"
 #include "kernels/own_ops.h"
 #include "kernels/rotate.h"
 #include "kernels/sight.h"
@@ -118,7 +121,7 @@ void attend_many(const at::Tensor& q, const Cache& cache, bool causal, double sc
       const Tile tile{from + b * q.stride(0) + h * q.stride(1) + t * q.stride(2),
                       static_cast<std::size_t>(q.stride(2)),
                       static_cast<std::size_t>(std::min(wide, length - t)),
-                      causal ? static_cast<std::size_t>(t + 1) : seen.tokens,
+                      causal ? seen.tokens - static_cast<std::size_t>(length - t - 1) : seen.tokens,
                       static_cast<float>(scale),
                       static_cast<std::size_t>(heads * size)};
       look_all(tile, seen, room.data(), to + ((b * length + t) * heads + h) * size);
@@ -160,6 +163,44 @@ TORCH_LIBRARY_IMPL(haul, Autograd, library) {
 
 Optional optional(const at::Tensor& some) {
   return some.defined() ? Optional(some) : std::nullopt;
+}
+
+// To add to scores, where nobody looks at anybody yet.
+at::Tensor blind(std::vector<std::int64_t> sizes, const at::TensorOptions& options) {
+  // In rows that lie so many numbers apart: torch's kernels for GPUs copy others.
+  constexpr std::int64_t kAligned = 8;
+  sizes.back() = (sizes.back() + kAligned - 1) / kAligned * kAligned;
+  return at::full(sizes, -INFINITY, options);
+}
+
+// What a mask adds to scores.
+at::Tensor as_bias(const at::Tensor& mask, at::ScalarType dtype) {
+  if (mask.scalar_type() != at::kBool) return mask;
+  return blind(mask.sizes().vec(), mask.options().dtype(dtype))
+      .narrow(-1, 0, mask.size(-1))
+      .masked_fill_(mask, 0);
+}
+
+// Causally, after others, a few tokens at a time: torch wants a tensor of who looks at whom.
+at::Tensor look_back(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                     double scale) {
+  const std::int64_t batch = queries.size(0);
+  const std::int64_t tokens = queries.size(2);
+  const std::int64_t times = (tokens + kTokensThatLookBack - 1) / kTokensThatLookBack;
+  const std::int64_t each = (tokens + times - 1) / times;
+  std::vector<at::Tensor> parts;
+  for (std::int64_t t = 0; t < tokens; t += each) {
+    const std::int64_t count = std::min(each, tokens - t);
+    const std::int64_t seen = keys.size(2) - (tokens - t - count);
+    const at::Tensor bias =
+        blind({count, seen}, queries.options()).triu_(seen - count + 1).narrow(1, 0, seen);
+    parts.push_back(
+        at::scaled_dot_product_attention(queries.narrow(2, t, count), keys.narrow(2, 0, seen),
+                                         values.narrow(2, 0, seen), bias, 0.0, false, scale)
+            .transpose(1, 2)
+            .reshape({batch, count, -1}));
+  }
+  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
 }
 
 // Whether GPUs have an operator for it: of a single token that looks at all before it.
@@ -255,11 +296,18 @@ at::Tensor plain_attend(const at::Tensor& queries, const at::Tensor& keys, const
   }
   const auto repeated = [&](const at::Tensor& x) {  // (B, K, S, D) to (B, H, S, D)
     if (share == 1) return x;
-    return x.unsqueeze(2)
-        .expand({batch, kv_heads, share, x.size(2), x.size(3)})
-        .reshape({batch, heads, x.size(2), x.size(3)});
+    at::Tensor all = x.unsqueeze(2)
+                         .expand({batch, kv_heads, share, x.size(2), x.size(3)})
+                         .reshape({batch, heads, x.size(2), x.size(3)});
+    // Of a single kv head it is a view in which heads lie 0 apart. If then a single token is left
+    // over, as the last of 65 is, torch's kernels for GPUs compute something else.
+    return all.is_cuda() ? all.contiguous() : all;
   };
-  return at::scaled_dot_product_attention(queries, repeated(keys), repeated(values), mask, 0.0,
+  if (looking.causal && tokens < keys.size(2)) {
+    return look_back(queries, repeated(keys), repeated(values), scale);
+  }
+  const Optional bias = mask && queries.is_cuda() ? as_bias(*mask, queries.scalar_type()) : mask;
+  return at::scaled_dot_product_attention(queries, repeated(keys), repeated(values), bias, 0.0,
                                           looking.causal, scale)
       .transpose(1, 2)
       .reshape({batch, tokens, heads * head_size});

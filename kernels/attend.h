@@ -11,8 +11,8 @@ namespace haul::kernels {
 
 // Who looks at whom. With neither all look at all.
 struct Looking {
-  at::Tensor mask;      // (B or 1, H or 1, T, S): bool, or floats to add to the scores
-  bool causal = false;  // token i at the first i + 1; S is T
+  at::Tensor mask;      // (B or 1, H or 1, T or 1, S): bool, or floats to add to the scores
+  bool causal = false;  // token i at itself and all before it: the first S - T + i + 1
   // Of a single token: how many are before it, a number on the device, where that is to be asked
   // when the work runs. It looks at those and itself; a mask may say the same.
   at::Tensor past = {};

@@ -112,13 +112,24 @@ Bytes inference_activation_bytes(const Dimensions& d, const InferenceRequest& re
   if (d.causal && d.kv_heads < d.heads) {
     attention += Count(2) * (Count(request.context) - tokens) * part.rows * d.heads * d.head_size;
   }
+  // Who looks at whom: of prompts with padding or windows as truths for all layers, of which those
+  // with a window may have their own, and as numbers for the layer at hand; else of some tokens.
+  const bool windowed = d.windowed_layers > 0 && d.sliding_window < request.context;
+  const Count pairs = tokens * part.rows * request.context;
+  Count truths = 0;
+  if (d.causal && (part.rows > 1 || windowed)) {
+    truths = pairs * (windowed ? 2 : 1);
+    attention += pairs;
+  } else if (part.tokens < request.context) {
+    attention += Count(kTokensThatLookBack) * request.context;
+  }
   const Count mlp = n * (d.gated_mlp ? 3 : 2) * d.intermediate;
   Count bytes = s * (n * (Count(4) * d.hidden + Count(2) * d.head_size) + std::max(attention, mlp));
   if (d.score_bias) {
-    constexpr int kPlaces = 24;  // three 64-bit numbers for each pair of tokens
-    bytes += (Count(2) * s * d.heads + kPlaces) * tokens * request.context;
+    constexpr int kPlaces = 24;  // three 64-bit numbers
+    bytes += (Count(2) * s * d.heads + kPlaces) * pairs;
   }
-  return bytes.value();
+  return (bytes + truths).value();
 }
 
 Bytes inference_logits_bytes(const Description& description, const InferenceRequest& request) {
@@ -127,6 +138,19 @@ Bytes inference_logits_bytes(const Description& description, const InferenceRequ
   const Dimensions& d = *description.dimensions;
   const std::int64_t tokens = d.causal ? 1 : request.context;
   return (Count(request.batch) * tokens * d.vocabulary * (element_bytes(request) + 4)).value();
+}
+
+Bytes recorded_pass_bytes(const Description& description, const InferenceRequest& request) {
+  const Dimensions& d = *description.dimensions;
+  // The attention of a head to 64 tokens: sums of values in float32, of sizes that kernels have,
+  // their weight and the largest score.
+  const Count size = d.head_size <= 64 ? 64 : d.head_size <= 128 ? 128 : 256;
+  const Count parts = Count(request.batch) * d.heads * ((request.context + 63) / 64);
+  InferenceRequest token = request;
+  token.context = 1;
+  return (Count(4) * parts * (size + 2) + inference_activation_bytes(d, token) +
+          inference_logits_bytes(description, token))
+      .value();
 }
 
 std::vector<TableEntry> inference_table(const Description& description,

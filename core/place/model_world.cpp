@@ -295,7 +295,7 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
     Executor& executor = world->executors.emplace_back();
     executor.device = item.device;
     executor.capacity = to_size(item.bytes());
-    executor.fixed = to_size(workload.fixed) + to_size(workload.gpu_context);
+    executor.fixed = to_size(workload.fixed) + to_size(workload.of_driver());
     executor.bandwidth = gpu.memory_bandwidth;
     executor.speed = gpu.operations;
     executor.link = executor.alone = gpu.link_bandwidth;

@@ -23,8 +23,10 @@ struct Workload {
   double attended = 0;      // numbers of heads that one pass looks at in all layers
   std::int64_t layers = 0;  // that have a KV cache: the last blocks
   Bytes fixed = 0;          // on every executor that is used: activations, logits, workspace
-  Bytes gpu_context = 0;    // and beside it on every GPU
-  Bytes recorded = 0;       // of that: given back where not all lies on one GPU
+  Bytes gpu_context = 0;    // and beside it on every GPU, as the driver's
+  Bytes recorded = 0;       // and there where all lies on one GPU
+  Bytes tables = 0;         // elsewhere: with which GPUs find what lies in RAM for them
+  bool apart = false;       // not all lies on one GPU
   bool margins = false;     // see PlanRequest
   // Bytes a second that the CPU can multiply, however fast they come, of matrices that lie in RAM
   // for GPUs. 0: it does not.
@@ -34,6 +36,7 @@ struct Workload {
 
   // What each GPU then has of them: the layer at hand and the next.
   Bytes kv_slots() const;
+  Bytes of_driver() const { return gpu_context + (apart ? tables : recorded); }
 };
 
 // By unit: the modules and tensors that it is made of, at least one.

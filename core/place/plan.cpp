@@ -8,7 +8,7 @@
 #include "core/place/construct.h"
 #include "core/place/model_world.h"
 #include "core/place/peer_planner.h"
-#include "core/place/place.h"
+#include "core/place/place_model.h"
 #include "core/place/plan_devices.h"
 #include "core/place/shortfall.h"
 #include "core/place/workload.h"
@@ -17,18 +17,20 @@
 namespace haul {
 namespace {
 
+using core::apart;
 using core::Choice;
 using core::Choices;
 using core::Executor;
 using core::Held;
 using core::ModelWorld;
 using core::NamePlaces;
+using core::place_model;
+using core::Placed;
 using core::plan_workload;
 using core::prompt_workload;
 using core::Store;
 using core::Timing;
 using core::with_kv_in_ram;
-using core::without_recorded;
 using core::Workload;
 using core::World;
 
@@ -235,17 +237,6 @@ bool is_recorded(const World& world, const Choices& choices) {
          world.executors[first->executor].device.is_accelerator();
 }
 
-// Whether a GPU has too little memory for the keys and values of all layers.
-bool keeps_kv_beside_gpus(const World& world, const Choices& choices) {
-  if (!world.has_gpu() || !world.computes_on_cpu()) return false;
-  for (std::size_t u = 0; u < choices.size(); ++u) {
-    const core::Unit& unit = world.units[u];
-    const bool has_kv = unit.extra > unit.buffers + unit.buffer_margin;
-    if (has_kv && choices[u].executor + 1U == world.executors.size()) return true;
-  }
-  return false;
-}
-
 // Also of a map that does not keep the budgets: the plan then says so.
 std::optional<Choices> choices_for(const DeviceMap& map, const ModelWorld& model,
                                    const ModuleSizes& sizes, Plan* plan) {
@@ -294,8 +285,9 @@ Prediction first_token(const Description& description, const PlanRequest& reques
                        const Profile& profile, const ModuleSizes& sizes, const Choices& choices,
                        const Workload& step) {
   Workload load = prompt_workload(description, request, profile);
-  if (step.recorded == 0) load = without_recorded(load);
   if (step.kv_in_ram) load = with_kv_in_ram(load, description, request).value_or(load);
+  load.apart = step.apart;
+  load.tables = step.tables;
   ModelWorld prompt =
       build_world(description, sizes, request.options, request.memory, profile, load);
   // Each part of the prompts needs all weights. An encoder reads them whole.
@@ -371,26 +363,12 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
     reserves = std::move(peer.reserves);
     choices = choices_for(plan.map, model, sizes, &plan);
   } else {
-    const auto more = [&] { return peer_choices(description, sizes, request, model); };
-    auto placement = place(model.world, request.mode, more);
-    // Keys and values lie where they are looked at as long as that goes: what they take there from
-    // weights would cross the link instead of them.
-    if (!placement || keeps_kv_beside_gpus(model.world, placement->choices)) {
-      if (const auto apart = with_kv_in_ram(load, description, request)) {
-        ModelWorld other = world_for(*apart);
-        auto found = place(other.world, request.mode);
-        if (found && (!placement || found->timing.seconds < placement->timing.seconds)) {
-          // Nothing is faster either way.
-          if (placement) {
-            found->bound = std::min(found->bound, placement->bound);
-            found->proven = found->proven && found->timing.seconds <= placement->bound;
-          }
-          placement = std::move(found);
-          model = std::move(other);
-          load = *apart;
-        }
-      }
-    }
+    Placed placed = place_model(
+        description, sizes, request, profile, request.mode,
+        [&](const ModelWorld& given) { return peer_choices(description, sizes, request, given); });
+    load = placed.load;
+    model = std::move(placed.model);
+    std::optional<core::Placement>& placement = placed.placement;
     if (placement) {
       choices = std::move(placement->choices);
       timing = std::move(placement->timing);
@@ -400,15 +378,21 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
       plan.map = to_device_map(model, sizes, *choices, request.options.clean_result, &places);
     }
   }
-  if (choices && load.recorded > 0 && !is_recorded(model.world, *choices)) {
-    // There is more memory than was counted, for a second slot perhaps.
-    load = without_recorded(load);
-    model = world_for(load);
-    timing.reset();
+  if (choices && (load.kv_in_ram || !is_recorded(model.world, *choices))) {
+    const Bytes counted = load.of_driver();
+    load = apart(load, core::in_ram_for_gpus(model.world, *choices, load));
+    if (load.of_driver() != counted) {
+      // There is other memory than was counted, more for a second slot perhaps.
+      model = world_for(load);
+      timing.reset();
+    }
   }
   if (choices && !timing) {
     timing = predict(model.world, *choices);
-    plan.best_possible = lower_bound(model.world, kinds_of(model.world));
+    // Others may have less in RAM.
+    const ModelWorld least = load.apart ? world_for(apart(load, 0)) : ModelWorld();
+    const World& world = load.apart ? least.world : model.world;
+    plan.best_possible = lower_bound(world, kinds_of(world));
     plan.proven_best = plan.proven_best && core::meets(timing->seconds, plan.best_possible);
   }
   if (choices) {

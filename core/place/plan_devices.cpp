@@ -5,6 +5,7 @@
 
 #include "core/place/device_lookup.h"
 #include "core/place/node_map.h"
+#include "core/place/workload.h"
 #include "haul/tensor_memory.h"
 
 namespace haul::core {
@@ -20,15 +21,19 @@ Device first_device(const DeviceMap& map) {
 }
 
 // Passes are recorded where one GPU has all the weights, and keys and values.
-void give_back_recorded(const Workload& load, std::vector<PlanDevice>* devices) {
+void set_drivers(const Workload& load, std::vector<PlanDevice>* devices) {
   const auto holds = [](const PlanDevice& device) { return device.weights + device.kv > 0; };
   const auto first = std::find_if(devices->begin(), devices->end(), holds);
   if (first != devices->end() && first->device.is_accelerator() &&
       std::none_of(first + 1, devices->end(), holds)) {
     return;
   }
+  Bytes in_ram = 0;
+  for (const PlanDevice& device : *devices) {
+    if (device.device == kCpuDevice) in_ram += device.weights + device.margins;
+  }
   for (PlanDevice& device : *devices) {
-    if (device.context > 0) device.context -= load.recorded;
+    if (device.context > 0) device.context = apart(load, in_ram).of_driver();
   }
 }
 
@@ -64,7 +69,7 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     device.margins += static_cast<Bytes>(all.buffer_margin);
     device.kv = static_cast<Bytes>(all.extra - all.buffers - all.buffer_margin) + load.kv_slots();
     device.activations = load.fixed;
-    device.context = device.device.is_accelerator() ? load.gpu_context : 0;
+    device.context = device.device.is_accelerator() ? load.of_driver() : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
     // Two slots may be more than all that ever comes.
     const Size copied = held[e][Store::kRam].slots + held[e][Store::kDisk].slots;
@@ -106,14 +111,14 @@ std::vector<PlanDevice> devices_of_map(const ModuleSizes& sizes, const MapOption
   if (load.margins) {
     devices[first].kv = load.kv;
     devices[first].activations = load.fixed;
-    devices[first].context = first.is_accelerator() ? load.gpu_context : 0;
+    devices[first].context = first.is_accelerator() ? load.of_driver() : 0;
   }
   std::vector<PlanDevice> result;
   for (auto& [device, item] : devices) {
     item.device = device;
     result.push_back(item);
   }
-  give_back_recorded(load, &result);
+  set_drivers(load, &result);
   return result;
 }
 

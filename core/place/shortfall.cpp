@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/place/model_world.h"
-#include "core/place/place.h"
+#include "core/place/place_model.h"
 #include "core/place/workload.h"
 #include "haul/tensor_memory.h"
 
@@ -16,15 +15,8 @@ namespace {
 // Whether a request fits, without asking what would help if not.
 bool fits(const Description& description, const PlanRequest& request, const Profile& profile) {
   const ModuleSizes sizes = compute_module_sizes(description, request.options.sizes);
-  const auto fits_with = [&](const Workload& load) {
-    const ModelWorld model =
-        build_world(description, sizes, request.options, request.memory, profile, load);
-    return place(model.world, MapMode::kAuto).has_value();
-  };
-  const Workload load = plan_workload(description, request, profile);
-  if (fits_with(load)) return true;
-  const std::optional<Workload> apart = with_kv_in_ram(load, description, request);
-  return apart && fits_with(*apart);
+  return place_model(description, sizes, request, profile, MapMode::kAuto, {})
+      .placement.has_value();
 }
 
 PlanRequest with_budget(PlanRequest request, Device device, Bytes bytes) {
@@ -100,7 +92,7 @@ void add_shortfall(const Description& description, const PlanRequest& request,
   // With this much on one device nothing can be short.
   const Bytes margins = load.margins ? sizes.nodes().size() * slot_memory(1) : 0;
   const Bytes most =
-      2 * (whole_bytes(sizes.total()) + margins + load.kv + load.fixed + load.gpu_context + 1);
+      2 * (whole_bytes(sizes.total()) + margins + load.kv + load.fixed + load.of_driver() + 1);
   for (const Budget& item : request.memory) {
     const auto missing = missing_on(description, request, profile, item.device, most);
     if (!missing) continue;

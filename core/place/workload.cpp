@@ -1,7 +1,6 @@
 #include "core/place/workload.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "haul/error.h"
 #include "haul/estimate.h"
@@ -12,6 +11,14 @@ namespace {
 // Of a batch's prompts, for each token that is answered: a batch is work to be done, not someone
 // who waits for the next word, and prompts are most of it.
 constexpr std::int64_t kPromptTokens = 16;
+
+// Decoders that forget no token, whose pass over one is the same each time.
+bool is_recorded(const Description& description, std::int64_t context) {
+  if (!description.dimensions) return false;
+  const Dimensions& d = *description.dimensions;
+  return d.causal && d.encoder_layers == 0 &&
+         (d.windowed_layers == 0 || d.sliding_window >= context);
+}
 
 Workload workload(const Description& description, const PlanRequest& request,
                   const Profile& profile, bool whole) {
@@ -24,14 +31,13 @@ Workload workload(const Description& description, const PlanRequest& request,
   load.tokens = request.batch * (whole ? context : 1);
   load.margins = request.margins && request.planner == Planner::kHaul;
   if (!request.context) return load;
-  const bool recorded = description.dimensions && description.dimensions->causal;
+  const bool recorded = is_recorded(description, context);
   for (const Budget& item : request.memory) {
     if (!item.device.is_accelerator()) continue;
     const GpuProfile& gpu = profile.of_gpu(item.device.index);
     if (recorded) load.recorded = std::max(load.recorded, gpu.recorded);
     load.gpu_context = std::max(load.gpu_context, gpu.context);
   }
-  load.gpu_context += load.recorded;
   if (description.dimensions) {
     const Dimensions& d = *description.dimensions;
     load.layers = d.layers;
@@ -52,6 +58,9 @@ Workload workload(const Description& description, const PlanRequest& request,
     } else if (entry.tag != Tag::kWeights) {
       load.fixed += entry.bytes;
     }
+  }
+  if (recorded && load.gpu_context > 0) {
+    load.recorded += recorded_pass_bytes(description, inference);
   }
   return load;
 }
@@ -80,8 +89,10 @@ Workload plan_workload(const Description& description, const PlanRequest& reques
   return load;
 }
 
-Workload without_recorded(Workload load) {
-  load.gpu_context -= std::exchange(load.recorded, 0);
+Workload apart(Workload load, Bytes in_ram) {
+  constexpr Bytes kFound = 512;  // bytes for each of a table: 8 for a page of 4 KiB
+  load.apart = true;
+  load.tables = load.gpu_context > 0 ? in_ram / kFound : 0;
   return load;
 }
 
@@ -99,7 +110,7 @@ std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& 
   const Bytes of_a_layer = load.kv / static_cast<Bytes>(std::max<std::int64_t>(1, load.layers));
   if (of_a_layer / 2 >= kMostNumbers * static_cast<Bytes>(bits(request.dtype) / 8)) return {};
   if (dimensions.windowed_layers > 0 || dimensions.encoder_layers > 0) return {};
-  Workload result = without_recorded(load);
+  Workload result = load;
   result.kv_in_ram = true;
   return result;
 }

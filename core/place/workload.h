@@ -15,8 +15,9 @@ double multiplied(const Profile& profile, Dtype dtype, std::int64_t rows);
 // generate), and for the prompt.
 Workload plan_workload(const Description& description, const PlanRequest& request,
                        const Profile& profile);
-// The same where not all lies on one GPU: passes are not recorded there.
-Workload without_recorded(Workload load);
+// The same where not all lies on one GPU, with so much in RAM for GPUs: passes are not recorded
+// there.
+Workload apart(Workload load, Bytes in_ram);
 // The same with keys and values in RAM; nothing where that cannot be: it is for decoders on one GPU
 // that look at all tokens, with a budget of RAM.
 std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& description,

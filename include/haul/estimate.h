@@ -51,6 +51,8 @@ struct PromptPart {
 };
 // The longest has so many tokens; batch and context are those that were planned for.
 PromptPart prompt_part(std::int64_t batch, std::int64_t context, std::int64_t longest);
+// Of a part after the first, in one layer at once.
+inline constexpr std::int64_t kTokensThatLookBack = 512;
 
 // Weights, KV cache, activations, logits and workspace at the peak of a generation, or of one pass
 // for a model that does not generate. Entries of no bytes are left out, and what depends on
@@ -70,14 +72,20 @@ Bytes kv_bytes(const Dimensions& dimensions, const InferenceRequest& request);
 
 // The largest set of temporaries that a layer holds at one time, its input included. With n = B
 // times the tokens that pass at once (the chunk for a decoder, T for an encoder):
-//   n·s·(4C + 2D + max(5HD + 3KD, m·I)), m = 3 for a gated MLP and 2 else, and for models that add
-//   a bias to the scores (2·s·H + 24)·tokens·T for it.
+//   n·s·(4C + 2D + max(5HD + 3KD, m·I)), m = 3 for a gated MLP and 2 else, with who looks at whom
+//   and copies of what earlier parts left on the side of the attention; and for models that add a
+//   bias to the scores (2·s·H + 24)·tokens·T for it, of each prompt at once.
 // Layers run one after another, so this is the model's figure too.
 Bytes inference_activation_bytes(const Dimensions& dimensions, const InferenceRequest& request);
 
 // The head's output: the last token's logits in the run's dtype and in float32, B·V·(s + 4), or all
 // tokens' for a model that does not generate. Nothing without a head over the vocabulary.
 Bytes inference_logits_bytes(const Description& description, const InferenceRequest& request);
+
+// What a pass over a token of each sequence, recorded on a GPU for all that follow, holds of its
+// own: these two, and the parts in which it looks at the context.
+// REQUIRES: the description has dimensions.
+Bytes recorded_pass_bytes(const Description& description, const InferenceRequest& request);
 
 enum class TrainMode { kFull, kLora };
 enum class Optimizer { kAdamW, kAdam8Bit, kAdafactor, kSgd };

@@ -66,7 +66,7 @@ struct PlanDevice {
   Bytes weights = 0;
   Bytes kv = 0;
   Bytes activations = 0;  // with logits and workspace
-  Bytes context = 0;      // of the GPU's driver
+  Bytes context = 0;      // of the GPU's driver, and what it has recorded
   Bytes slots = 0;        // room for weights that are copied when they are needed
   Bytes margins = 0;      // around the weights
 

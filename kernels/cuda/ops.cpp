@@ -187,7 +187,7 @@ at::Tensor curved_on_gpu(const at::Tensor& x, std::int64_t curve) {
 at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& weight, const Optional& bias,
                         const at::Tensor& gate, std::int64_t curve) {
   if (!is_served(x, weight)) {
-    return curved_on_gpu(gate, curve) * at::linear(x, weight, bias);
+    return curved_on_gpu(gate, curve).mul_(at::linear(x, weight, bias));
   }
   Vectors vectors(x);
   at::Tensor out = vectors.out_for(weight);
@@ -289,7 +289,9 @@ at::Tensor pair_on_gpu(const at::Tensor& x, const at::Tensor& gate, const Option
     return pair_on_gpu(norm(x), gate, gate_bias, weight, bias, curve, {}, {}, 0);
   }
   if (!served) {
-    return curved_on_gpu(at::linear(x, gate, gate_bias), curve) * at::linear(x, weight, bias);
+    // One after the other: of prompts these are large.
+    at::Tensor open = curved_on_gpu(at::linear(x, gate, gate_bias), curve);
+    return open.mul_(at::linear(x, weight, bias));
   }
   Vectors vectors(x, norm.job());
   at::Tensor out = vectors.out_for(weight);

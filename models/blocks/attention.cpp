@@ -37,9 +37,7 @@ AttentionMask causal_mask(const MaskRequest& request) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(request.device);
   const std::int64_t total = request.past + request.tokens;
   const bool windowed = request.window > 0 && request.window < total;
-  if (!request.attended.defined() && !windowed && (request.past == 0 || request.tokens == 1)) {
-    return {{}, request.tokens > 1};
-  }
+  if (!request.attended.defined() && !windowed) return {{}, request.tokens > 1};
   const at::Tensor query = at::arange(request.past, total, options).unsqueeze(1);  // (T, 1)
   const at::Tensor key = at::arange(total, options).unsqueeze(0);                  // (1, S)
   at::Tensor seen = key <= query;
@@ -52,10 +50,9 @@ AttentionMask causal_mask(const MaskRequest& request) {
   return {seen.unsqueeze(0).unsqueeze(0), false};
 }
 
-AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens) {
+AttentionMask full_mask(const at::Tensor& attended) {
   if (!attended.defined()) return {};
-  const at::Tensor seen = attended.unsqueeze(1).unsqueeze(1);  // (B, 1, 1, S)
-  return {seen.expand({-1, -1, tokens, -1}), false};
+  return {attended.unsqueeze(1).unsqueeze(1), false};
 }
 
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count) {
@@ -67,8 +64,9 @@ AttentionMask with_bias(const AttentionMask& mask, const at::Tensor& bias) {
   AttentionMask seen = mask;
   if (mask.causal) {
     const auto options = bias.options().dtype(at::kLong);
-    seen.values =
-        at::arange(bias.size(-1), options) <= at::arange(bias.size(-2), options).unsqueeze(1);
+    const std::int64_t total = bias.size(-1);
+    const at::Tensor query = at::arange(total - bias.size(-2), total, options).unsqueeze(1);
+    seen.values = at::arange(total, options) <= query;
   }
   if (!seen.values.defined()) return {bias, false};
   // Half precision reaches to 65504.

@@ -18,8 +18,8 @@ namespace haul::models {
 
 // Who may look at whom. Where `causal` alone says it, there is no tensor.
 struct AttentionMask {
-  // Undefined: all may look at all, or causally. Else (B or 1, H or 1, T, S): bool, or floats to
-  // add to the scores.
+  // Undefined: all may look at all, or causally. Else (B or 1, H or 1, T or 1, S): bool, or floats
+  // to add to the scores.
   at::Tensor values;
   bool causal = false;
   at::Tensor past = {};  // KvCache::replayed_past(): the token looks at those and itself
@@ -44,8 +44,8 @@ struct MaskRequest {
 
 // Each token looks at itself and those before it. Spans all tokens; see last_columns.
 AttentionMask causal_mask(const MaskRequest& request);
-// Each looks at all of `attended` (B, S), from `tokens` places.
-AttentionMask full_mask(const at::Tensor& attended, std::int64_t tokens);
+// Each looks at all of `attended` (B, S).
+AttentionMask full_mask(const at::Tensor& attended);
 // For a layer that kept the last S tokens alone.
 AttentionMask last_columns(const AttentionMask& mask, std::int64_t count);
 using kernels::place_bias;

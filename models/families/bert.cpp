@@ -201,8 +201,7 @@ class BertModelImpl : public Model {
     return forward_part(inputs, {0, encoder_->size()}, {});
   }
   at::Tensor forward_part(const Inputs& inputs, const Layers& part, const at::Tensor& x) override {
-    return encoder_(part.begin == 0 ? embeddings_(inputs) : x,
-                    full_mask(inputs.attended, inputs.ids.size(1)), part);
+    return encoder_(part.begin == 0 ? embeddings_(inputs) : x, full_mask(inputs.attended), part);
   }
   std::vector<std::string> layers() const override {
     return layer_names("encoder.layer", encoder_->size());

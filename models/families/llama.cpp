@@ -181,7 +181,7 @@ class LlamaModelImpl : public Model {
               {},
               inputs.cache};
     request.window = window_;
-    if (window_ > 0) pass.windowed = causal_mask(request);
+    if (window_ > 0) pass.windowed = window_ < past + tokens ? causal_mask(request) : pass.full;
     for (std::size_t i = part.begin; i < part.end; ++i) {
       x = layers_[i]->as<LlamaDecoderLayerImpl>()->forward(x, pass);
     }

@@ -226,13 +226,13 @@ class T5StackImpl : public torch::nn::Module {
     const std::int64_t past = inputs.cache == nullptr ? 0 : inputs.cache->length();
     const AttentionMask places = decodes_
                                      ? causal_mask({tokens, past, 0, inputs.attended, x.device()})
-                                     : full_mask(inputs.attended, tokens);
+                                     : full_mask(inputs.attended);
     T5Attention& first = block_->ptr(0)->as<T5BlockImpl>()->attention();
     const at::Tensor bias = first->bias(tokens, past, !decodes_).to(x.scalar_type());
     Pass pass{with_bias(places, bias), {}, {}, inputs.cache};
     if (decodes_) {
       pass.encoded = inputs.encoded;
-      pass.crossed = full_mask(inputs.encoded_attended, tokens);
+      pass.crossed = full_mask(inputs.encoded_attended);
     }
     for (const auto& block : *block_) x = block->as<T5BlockImpl>()->forward(x, pass);
     return final_layer_norm_(last_tokens(x, inputs.last));

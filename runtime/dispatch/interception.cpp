@@ -186,6 +186,8 @@ struct Layers {
     }
   }
   bool are_split() const {
+    const Weight* const own = is_marked(x) ? find_weight(x) : nullptr;
+    if (own != nullptr && own->streamer != nullptr) return false;  // it has to be fetched itself
     return std::all_of(weights.begin(), weights.end(),
                        [&](const at::Tensor& weight) { return is_split(x, weight); });
   }
@@ -200,10 +202,6 @@ bool run_together(Arguments arguments, const Found& found, torch::jit::Stack* st
   if (found.streamed.empty()) return false;
   const Layers layers(arguments);
   if (!layers.are_split()) return false;
-  std::vector<Weight*> others = found.streamed;  // biases
-  for (const at::Tensor& weight : layers.weights) std::erase(others, find_weight(weight));
-  OpLeases leases;
-  leases.take(others);
   std::vector<at::Tensor> results = split_linears(layers.x, layers.weights, layers.biases);
   torch::jit::drop(*stack, arguments.size());
   stack->emplace_back(std::move(results));

@@ -51,6 +51,14 @@ class PartLease {
   std::vector<std::byte*> data_;
 };
 
+// Leased when no part is: who waits for room may not hold some, of which there may be one slot.
+void add_bias(const at::Tensor& bias, at::Tensor& to) {
+  OpLeases leases;
+  Weight* const weight = is_marked(bias) ? find_weight(bias) : nullptr;
+  if (weight != nullptr && weight->streamer != nullptr) leases.take({weight});
+  to.add_(bias);
+}
+
 }  // namespace
 
 std::byte* SplitRoom::take(Bytes size) {
@@ -150,15 +158,17 @@ std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::T
   const kernels::HostProducts products(host, reinterpret_cast<const float*>(memory), count);
   room.work().finish(products.pieces(),
                      [products](std::size_t piece) { products.multiply(piece); });
-  std::vector<std::int64_t> sizes = x.sizes().vec();
   for (std::size_t i = 0; i < split.size(); ++i) {
     const at::Tensor others = as_gpu_tensor(host[i].out, device, type, count, host[i].count);
     results[i] = at::cat({results[i], others}, 1);
-    if (biases[i].defined()) results[i].add_(biases[i]);
+  }
+  room.leave();
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  for (std::size_t i = 0; i < split.size(); ++i) {
+    if (biases[i].defined()) add_bias(biases[i], results[i]);
     sizes.back() = weights[i].size(0);
     results[i] = results[i].view(sizes);
   }
-  room.leave();
   return results;
 }
 

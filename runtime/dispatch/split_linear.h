@@ -59,7 +59,8 @@ at::Tensor as_gpu_tensor(void* data, c10::Device device, c10::ScalarType type, s
 // for.
 bool is_split(const at::Tensor& x, const at::Tensor& weight);
 // As at::linear by each of the weights, but for the order of sums; a bias may be undefined.
-// REQUIRES: is_split(x, weight) of each, all of one model; `x` and biases are on their device.
+// REQUIRES: is_split(x, weight) of each, all of one model; `x` is on their device, and biases are
+// or come there.
 std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::Tensor> weights,
                                       std::span<const at::Tensor> biases);
 

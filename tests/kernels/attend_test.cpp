@@ -68,9 +68,32 @@ TEST(Attend, OfManyTokensIsTheSameAsOfTorchsOps) {
       expect_the_same(item, {{}, true}, type);
       expect_the_same(item, {}, type);
     }
+    expect_the_same({2, 4, 2, 9, 30, 16}, {{}, true}, type);
+    expect_the_same({1, 2, 1, 1100, 1307, 8}, {{}, true}, type);
     expect_the_same({2, 4, 2, 9, 30, 16}, {}, type);
     expect_the_same({2, 4, 2, 30, 3, 16}, {}, type);
     expect_the_same({2, 4, 2, 9, 30, 16}, {at::randn({2, 1, 9, 30}).to(type)}, type);
+  }
+}
+
+// Also of more tokens than plain_attend takes at once, and as many again.
+TEST(Attend, AfterOthersLooksAtWhatAMaskWouldShow) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t tokens : {2, 5, 512, 513, 1100}) {
+      const std::int64_t total = tokens + 203;
+      const at::Tensor queries = at::randn({2, 4, tokens, 8}).to(type);
+      const at::Tensor keys = at::randn({2, 2, total, 8}).to(type);
+      const at::Tensor values = at::randn({2, 2, total, 8}).to(type);
+      const at::Tensor shown = at::arange(total) <= at::arange(203, total).unsqueeze(1);
+      const at::Tensor expected =
+          plain_attend(queries, keys, values, {shown.view({1, 1, tokens, total})}, 0.3);
+      const double most = type == at::kFloat ? 1e-5 : 0x1p-6;
+      for (const auto way : {attend, plain_attend}) {
+        const at::Tensor found = way(queries, keys, values, {{}, true}, 0.3);
+        ASSERT_EQ(found.sizes(), expected.sizes());
+        EXPECT_TRUE(at::allclose(found, expected, most, most)) << tokens;
+      }
+    }
   }
 }
 

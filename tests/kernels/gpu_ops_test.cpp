@@ -18,8 +18,10 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 
+#include "haul/estimate.h"
 #include "kernels/angles.h"
 #include "kernels/attend.h"
 #include "kernels/layer_norm.h"
@@ -337,6 +339,56 @@ TEST_P(GpuOps, RotateTurnsAndKeepsAsTorchsOpsDo) {
       }
     }
   }
+}
+
+// Of so many tokens, the last of all.
+at::Tensor shown(std::int64_t tokens, std::int64_t total) {
+  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCUDA);
+  const at::Tensor looking = at::arange(total - tokens, total, options).unsqueeze(1);
+  return (at::arange(total, options) <= looking).view({1, 1, tokens, total});
+}
+
+TEST_P(GpuOps, AttendAfterOthersLooksAtWhatAMaskWouldShow) {
+  const double near = std::max(rounding, 1e-4);
+  for (const auto& [batch, heads, kv_heads, size] :
+       {std::array<std::int64_t, 4>{1, 8, 2, 128}, {2, 6, 6, 80}, {1, 4, 1, 20}}) {
+    for (const std::int64_t tokens : {2, 5, 65, 512, 513, 1100}) {
+      for (const std::int64_t past : {0, 1, 203}) {
+        const at::Tensor queries = some({batch, heads, tokens, size});
+        const at::Tensor keys = some({batch, kv_heads, past + tokens, size});
+        const at::Tensor values = some({batch, kv_heads, past + tokens, size});
+        const Looking masked{shown(tokens, past + tokens)};
+        const at::Tensor expected =
+            plain_attend(exact(queries), exact(keys), exact(values), masked, 0.1);
+        for (const Looking& looking : {masked, Looking{{}, true}}) {
+          const at::Tensor found = attend(queries, keys, values, looking, 0.1);
+          ASSERT_EQ(found.sizes(), expected.sizes());
+          EXPECT_TRUE(at::allclose(exact(found), expected, 2 * near, near))
+              << tokens << " tokens after " << past << ", " << heads << " heads of " << size << ": "
+              << (exact(found) - expected).abs().max().item<double>();
+        }
+      }
+    }
+  }
+}
+
+// As plans count it. Rows of odd lengths have no copies.
+TEST_P(GpuOps, AttendAfterOthersHoldsWhoLooksAtWhomOnce) {
+  constexpr std::int64_t kTokens = 2048, kTotal = 7003, kLine = 7008;
+  const at::Tensor queries = some({1, 1, kTokens, 8});
+  const at::Tensor keys = some({1, 1, kTotal, 8});
+  const at::Tensor values = some({1, 1, kTotal, 8});
+  const auto held = [&](const Looking& looking) {
+    using namespace c10::cuda::CUDACachingAllocator;
+    attend(queries, keys, values, looking, 0.1);
+    const auto before = getDeviceStats(0).allocated_bytes[0].current;
+    resetPeakStats(0);
+    attend(queries, keys, values, looking, 0.1);
+    return static_cast<double>(getDeviceStats(0).allocated_bytes[0].peak - before);
+  };
+  const auto number = static_cast<double>(c10::elementSize(type));
+  EXPECT_LE(held({{}, true}), 1.05 * number * kTokensThatLookBack * kLine);
+  EXPECT_LE(held({shown(kTokens, kTotal)}), 1.05 * number * kTokens * kLine);
 }
 
 // As many as there are heads, from steep to nearly none.

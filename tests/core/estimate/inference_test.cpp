@@ -33,7 +33,8 @@ TEST(InferenceTable, ListsEveryReason) {
   const auto table = by_tag(inference_table(tiny_decoder(), request(10, 3)));
   EXPECT_EQ(table.at(Tag::kWeights), kTinyParameters * 2 + kTinyBuffer);
   EXPECT_EQ(table.at(Tag::kKv), 2u * 2 * 2 * 2 * 10 * 3 * 2);  // 2·L·K·D·T·B·s
-  EXPECT_EQ(table.at(Tag::kActivations), 30u * 2 * (4 * 8 + 2 * 2 + (5 * 4 + 3 * 2) * 2));
+  EXPECT_EQ(table.at(Tag::kActivations),
+            30u * 2 * (4 * 8 + 2 * 2 + (5 * 4 + 3 * 2) * 2) + (2 + 1) * 3 * 10 * 10);
   EXPECT_EQ(table.at(Tag::kLogits), 3u * 100 * (2 + 4));
   EXPECT_EQ(table.at(Tag::kWorkspace), 32 * kMiB);
 }
@@ -79,6 +80,8 @@ TEST(InferenceTable, AClassifierMayFollowTheHeadButAnInnerLayerIsNone) {
   EXPECT_FALSE(by_tag(inference_table(d, request(10, 1))).contains(Tag::kLogits));
 }
 
+constexpr Bytes kPairs = 2 + 1;  // bytes for two tokens of a prompt with padding
+
 // Every head with keys and values of its own.
 Dimensions unshared() {
   Dimensions d = *tiny_decoder().dimensions;
@@ -86,10 +89,10 @@ Dimensions unshared() {
   return d;
 }
 
-TEST(Activations, OfADecoderDoNotGrowBeyondTheChunk) {
+TEST(Activations, OfADecoderGrowBeyondTheChunkByWhoSomeTokensLookAt) {
   const Dimensions d = unshared();
-  EXPECT_EQ(inference_activation_bytes(d, request(2048, 1)),
-            inference_activation_bytes(d, request(100'000, 1)));
+  EXPECT_EQ(inference_activation_bytes(d, request(100'000, 1)),
+            inference_activation_bytes(d, request(2048, 1)) + 2 * 512 * 100'000);
   EXPECT_LT(inference_activation_bytes(d, request(1024, 1)),
             inference_activation_bytes(d, request(2048, 1)));
 }
@@ -97,12 +100,25 @@ TEST(Activations, OfADecoderDoNotGrowBeyondTheChunk) {
 TEST(Activations, HeadsThatShareKeysCopyThoseOfEarlierParts) {
   const Dimensions d = *tiny_decoder().dimensions;  // 4 heads of 2, attention takes the most
   EXPECT_EQ(inference_activation_bytes(d, request(2048 + 1000, 1)),
-            inference_activation_bytes(d, request(2048, 1)) + 2 * 1000 * 4 * 2 * 2);
+            inference_activation_bytes(d, request(2048, 1)) + 2 * 1000 * 4 * 2 * 2 +
+                2 * 512 * (2048 + 1000));
   // Four of them at once, however many there are.
   EXPECT_EQ(inference_activation_bytes(d, request(2048 + 1000, 16)),
-            inference_activation_bytes(d, request(2048, 16)) + 2 * 1000 * 4 * 2 * 2 * 4);
-  EXPECT_EQ(inference_activation_bytes(d, request(1024, 16)),
-            inference_activation_bytes(d, request(512, 16)));
+            inference_activation_bytes(d, request(2048, 16)) + 2 * 1000 * 4 * 2 * 2 * 4 +
+                kPairs * 4 * 2048 * 1000);
+  EXPECT_EQ(inference_activation_bytes(d, request(1024, 16)) - kPairs * 8 * 1024 * 1024,
+            inference_activation_bytes(d, request(512, 16)) - kPairs * 16 * 512 * 512);
+}
+
+TEST(Activations, OfAWindowHaveWhoLooksAtWhom) {
+  const Dimensions all = unshared();
+  Dimensions some = all;
+  some.sliding_window = 1000;
+  some.windowed_layers = 1;
+  EXPECT_EQ(inference_activation_bytes(some, request(1000, 1)),
+            inference_activation_bytes(all, request(1000, 1)));
+  EXPECT_EQ(inference_activation_bytes(some, request(1001, 1)),
+            inference_activation_bytes(all, request(1001, 1)) + (2 + 2) * 1001 * 1001);
 }
 
 TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
@@ -111,8 +127,18 @@ TEST(Activations, OfABatchDoNotGrowBeyondWhatItReadsAtOnce) {
   EXPECT_LT(inference_activation_bytes(d, request(1024, 4)), of_8);
   EXPECT_EQ(inference_activation_bytes(d, request(1024, 64)), of_8);
   EXPECT_EQ(inference_activation_bytes(d, request(2, 8192 * 3)),
-            3 * inference_activation_bytes(d, request(2, 8192)))
+            3 * inference_activation_bytes(d, request(2, 8192)) - 2 * kPairs * 4096 * 2 * 2)
       << "a token of each";
+}
+
+TEST(RecordedPass, HoldsATokenOfEachAndTheContextInParts) {
+  const Description d = tiny_decoder();  // 4 heads of 2, 100 words
+  const Bytes token = 2 * (4 * 8 + 2 * 2 + (5 * 4 + 3 * 2) * 2) + 100 * (2 + 4);
+  EXPECT_EQ(recorded_pass_bytes(d, request(64, 1)), token + 4 * 4 * (64 + 2));
+  EXPECT_EQ(recorded_pass_bytes(d, request(65, 1)), token + 4 * 4 * 2 * (64 + 2));
+  // Who looks at whom is for those with padding.
+  EXPECT_EQ(recorded_pass_bytes(d, request(65, 5)),
+            5 * (token + 4 * 4 * 2 * (64 + 2)) + kPairs * 5);
 }
 
 TEST(PromptPart, IsAsManyWholePromptsAsKeepAGpuBusy) {

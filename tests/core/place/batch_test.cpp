@@ -99,6 +99,42 @@ TEST(Step, LeavesToTheLinkWhatTheCpuMultipliesSlowly) {
             copied(plan_of("0=2GB,cpu=40GB", 96, 1, profile(), kGpt2)));
 }
 
+// What is copied from RAM, 8 bytes for 4096, is found by tables on the GPU.
+TEST(Tables, AreAsLargeAsWhatLiesInRamMakesThem) {
+  const Bytes driver = profile().of_gpu(0).context;
+  int some = 0;
+  for (int gpu = 2; gpu < 17; ++gpu) {
+    const std::string memory = "0=" + std::to_string(gpu) + "GB,cpu=40GB";
+    const Plan plan = plan_of(memory.c_str(), 1000, 1, profile());
+    ASSERT_TRUE(plan.fits) << gpu;
+    Bytes copied = 0;
+    for (const PlanStep& step : plan.steps) {
+      if (step.lies == kCpuDevice && step.runs_on.is_accelerator()) copied += step.weights;
+    }
+    EXPECT_EQ(plan.devices[0].context, driver + copied / 512) << gpu;
+    EXPECT_LE(plan.devices[0].used(), *plan.devices[0].budget) << gpu;
+    some += copied > 0;
+  }
+  EXPECT_GE(some, 5);
+  EXPECT_EQ(plan_of("0=8GB", 1000, 1, profile()).devices[0].context, driver) << "none from disk";
+}
+
+TEST(Tables, AreInWhatAPlanSaysIsMissing) {
+  Profile unrecorded = profile();
+  unrecorded.gpu.recorded = 0;
+  const Plan plan = plan_of("0=1GB,cpu=12GB,disk=0", 8192, 1, unrecorded);
+  ASSERT_FALSE(plan.fits);
+  ASSERT_FALSE(plan.shortfall.empty());
+  ASSERT_EQ(plan.shortfall[0].device, gpu(0));
+  const Bytes needed = 1'000'000'000 + plan.shortfall[0].bytes();
+  const auto fits = [&](Bytes bytes) {
+    const std::string memory = "0=" + std::to_string(bytes) + ",cpu=12GB,disk=0";
+    return plan_of(memory.c_str(), 8192, 1, unrecorded).fits;
+  };
+  EXPECT_TRUE(fits(needed));
+  EXPECT_FALSE(fits(needed - 1));
+}
+
 // Its CPU would take minutes for them.
 TEST(Batch, WithPromptsIsComputedByTheGpu) {
   for (const std::int64_t batch : {8, 16, 32}) {

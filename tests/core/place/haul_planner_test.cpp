@@ -8,6 +8,7 @@
 
 #include "core/place/model_world.h"
 #include "core/place/workload.h"
+#include "haul/estimate.h"
 #include "haul/plan.h"
 #include "tests/support/brute_force.h"
 #include "tests/support/trees.h"
@@ -182,6 +183,13 @@ Description with_dimensions() {
   return g;
 }
 
+Bytes of_a_pass(const Description& g, const PlanRequest& request) {
+  InferenceRequest pass;
+  pass.dtype = request.dtype;
+  pass.context = *request.context;
+  return recorded_pass_bytes(g, pass);
+}
+
 TEST(HaulPlanner, CountsCacheActivationsAndTheDriver) {
   const Description g = with_dimensions();
   PlanRequest request = ask(g, "0=2GiB,cpu=1GiB");
@@ -189,7 +197,8 @@ TEST(HaulPlanner, CountsCacheActivationsAndTheDriver) {
   request.dtype = Dtype::kF32;
   const Plan plan = make_plan(g, request, Profile{});
   expect_sound(g, plan);
-  EXPECT_EQ(plan.devices[0].context, Profile{}.gpu.context + Profile{}.gpu.recorded);
+  EXPECT_EQ(plan.devices[0].context,
+            Profile{}.gpu.context + Profile{}.gpu.recorded + of_a_pass(g, request));
   EXPECT_EQ(plan.devices[0].kv, 6U * 2 * 8 * 4 * 10'000);
   EXPECT_GT(plan.devices[0].activations, 0U);
   ASSERT_TRUE(plan.first_token.has_value());
@@ -205,19 +214,21 @@ TEST(HaulPlanner, CountsTheDriverAsItWasMeasured) {
   request.context = 100;
   const Plan all = make_plan(g, request, profile);
   EXPECT_EQ(weights_on(all, gpu(0)), 15'076U);
-  EXPECT_EQ(all.devices[0].context, 400 * kMiB);
-  // Where some lies elsewhere no pass is recorded.
+  EXPECT_EQ(all.devices[0].context, 400 * kMiB + of_a_pass(g, request));
+  // Where some lies elsewhere no pass is recorded, but a GPU has to find what lies in RAM.
   request.memory[0].bits = 8 * (all.devices[0].used() - 1000);
   const Plan some = make_plan(g, request, profile);
   EXPECT_LT(weights_on(some, gpu(0)), 15'076U);
   EXPECT_GT(weights_on(some, gpu(0)), 0U);
-  EXPECT_EQ(some.devices[0].context, 300 * kMiB);
+  const Bytes in_ram = weights_on(some, kCpuDevice) + some.devices[1].margins;
+  EXPECT_EQ(some.devices[0].context, 300 * kMiB + in_ram / 512);
+  EXPECT_GT(in_ram / 512, 0U);
 }
 
 TEST(HaulPlanner, MemoryForRecordedPassesIsForSlotsWhereNoneAre) {
   const Description g = with_dimensions();
   Profile recorded;
-  recorded.gpus[0].recorded = 1000;
+  recorded.gpus[0].recorded = 2 * kMiB + 1000;  // somewhat more than to find weights in RAM
   Profile none = recorded;
   none.gpus[0].recorded = 0;
   PlanRequest request = ask(g, "0=1GiB,cpu=1GiB");

@@ -29,11 +29,13 @@ AttentionMask causal(std::int64_t tokens, std::int64_t past, std::int64_t window
   return causal_mask(request_of(tokens, past, window, attended));
 }
 
-// Whether the token at place t of a pass may look at s, as the kernel reads the mask.
-bool allows(const AttentionMask& mask, std::int64_t b, std::int64_t t, std::int64_t s) {
-  if (!mask.values.defined()) return !mask.causal || s <= t;
-  const at::Tensor row = mask.values[mask.values.size(0) == 1 ? 0 : b][0];
-  return row[t][s].item<bool>();
+// Whether the token at place t of a pass, which comes after `past` others, may look at s, as the
+// kernel reads the mask.
+bool allows(const AttentionMask& mask, std::int64_t past, std::int64_t b, std::int64_t t,
+            std::int64_t s) {
+  if (!mask.values.defined()) return !mask.causal || s <= past + t;
+  const at::Tensor rows = mask.values[mask.values.size(0) == 1 ? 0 : b][0];
+  return rows[rows.size(0) == 1 ? 0 : t][s].item<bool>();
 }
 
 void expect_causal(const MaskRequest& request) {
@@ -45,7 +47,7 @@ void expect_causal(const MaskRequest& request) {
       for (std::int64_t s = 0; s < request.past + request.tokens; ++s) {
         const bool token = !request.attended.defined() || request.attended[b][s].item<bool>();
         const bool near = request.window == 0 || self - s < request.window;
-        ASSERT_EQ(allows(mask, b, t, s), s == self || (s < self && near && token))
+        ASSERT_EQ(allows(mask, request.past, b, t, s), s == self || (s < self && near && token))
             << request.tokens << " after " << request.past << ", window " << request.window
             << ": from " << t << " to " << s;
       }
@@ -78,23 +80,25 @@ TEST(CausalMask, LetsATokenSeeItselfAndThoseBeforeIt) {
   }
 }
 
-TEST(CausalMask, NeedsNoTensorForAWholePromptOrForOneToken) {
-  EXPECT_FALSE(causal(5, 0, 0).values.defined());
-  EXPECT_TRUE(causal(5, 0, 0).causal);
+TEST(CausalMask, NeedsNoTensorWithoutPaddingAndWindow) {
+  for (const std::int64_t past : {0, 9}) {
+    EXPECT_FALSE(causal(5, past, 0).values.defined());
+    EXPECT_TRUE(causal(5, past, 0).causal);
+  }
   EXPECT_FALSE(causal(1, 9, 0).values.defined());
   EXPECT_FALSE(causal(1, 9, 0).causal);
   EXPECT_FALSE(causal(5, 0, 5).values.defined());
 }
 
 TEST(FullMask, LetsEveryPlaceSeeAllThatIsNotPadding) {
-  EXPECT_FALSE(full_mask({}, 3).values.defined());
-  EXPECT_FALSE(full_mask({}, 3).causal);
+  EXPECT_FALSE(full_mask({}).values.defined());
+  EXPECT_FALSE(full_mask({}).causal);
   const at::Tensor attended = at::tensor({1, 1, 0, 1, 0, 0}, at::kInt).view({2, 3}).to(at::kBool);
-  const AttentionMask mask = full_mask(attended, 4);
+  const AttentionMask mask = full_mask(attended);
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t t = 0; t < 4; ++t) {
       for (std::int64_t s = 0; s < 3; ++s) {
-        EXPECT_EQ(allows(mask, b, t, s), attended[b][s].item<bool>());
+        EXPECT_EQ(allows(mask, 0, b, t, s), attended[b][s].item<bool>());
       }
     }
   }
@@ -110,20 +114,28 @@ TEST(LastColumns, LeaveTheLatestTokens) {
 
 TEST(WithBias, AddsItWhereATokenMayLookAndBarsTheRest) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    const at::Tensor bias = at::randn({1, 3, 4, 4}, dtype);
     at::Tensor attended = at::ones({kBatch, 4}, at::kBool);
     attended[1][0] = false;
-    for (const AttentionMask& mask : {AttentionMask{}, causal(4, 0, 0), causal(4, 0, 2),
-                                      causal(4, 0, 0, attended), full_mask(attended, 4)}) {
+    const std::vector<std::pair<AttentionMask, std::int64_t>> masks = {
+        {{}, 0},
+        {causal(4, 0, 0), 0},
+        {causal(4, 0, 2), 0},
+        {causal(2, 2, 0), 2},
+        {causal(4, 0, 0, attended), 0},
+        {full_mask(attended), 0}};
+    for (const auto& [mask, past] : masks) {
+      const at::Tensor bias = at::randn({1, 3, 4 - past, 4}, dtype);
       const AttentionMask both = with_bias(mask, bias);
       ASSERT_FALSE(both.causal);
       ASSERT_EQ(both.values.scalar_type(), dtype);
       ASSERT_TRUE(both.values.isfinite().all().item<bool>());
-      const at::Tensor values = both.values.expand({kBatch, 3, 4, 4});
-      for (std::int64_t i = 0; i < kBatch * 3 * 4 * 4; ++i) {
-        const std::int64_t b = i / 48, h = i / 16 % 3, t = i / 4 % 4, s = i % 4;
+      const std::int64_t tokens = 4 - past;
+      const at::Tensor values = both.values.expand({kBatch, 3, tokens, 4});
+      for (std::int64_t i = 0; i < kBatch * 3 * tokens * 4; ++i) {
+        const std::int64_t b = i / (12 * tokens), h = i / (4 * tokens) % 3, t = i / 4 % tokens,
+                           s = i % 4;
         const auto found = values[b][h][t][s].item<float>();
-        if (allows(mask, b, t, s)) {
+        if (allows(mask, past, b, t, s)) {
           EXPECT_EQ(found, bias[0][h][t][s].item<float>());
         } else {
           EXPECT_LT(found, -60000);
@@ -148,7 +160,7 @@ at::Tensor slow_attend(const at::Tensor& queries, const KeysValues& seen, const 
         at::Tensor sum = at::zeros({size}, at::kDouble);
         double weights = 0;
         for (std::int64_t s = 0; s < count; ++s) {
-          if (!allows(mask, b, t, s)) continue;
+          if (!allows(mask, count - tokens, b, t, s)) continue;
           const double weight = std::exp(scores[s].item<double>());
           weights += weight;
           sum += values[s] * weight;
@@ -182,9 +194,10 @@ TEST(Attend, GivesWhatASlowReferenceGivesAlsoWhereHeadsShareKeys) {
     check(5, 5, causal(5, 0, 0));
     check(1, kPast + 1, causal(1, kPast, 0));
     check(2, kPast + 2, causal(2, kPast, 0));
+    check(40, kPast + 40, causal(40, kPast, 0));
     check(5, 5, causal(5, 0, 2));
     check(1, kPast + 1, causal(1, kPast, 0, attended));
-    check(3, kPast + 1, full_mask(attended, 3));
+    check(3, kPast + 1, full_mask(attended));
   }
 }
 

@@ -297,6 +297,31 @@ TEST_P(GpuHelp, OfTheCpuLeavesTheWordsAsTheyAre) {
   }
 }
 
+// Budgets that leave no room for a second slot: biases come through the same one.
+TEST_P(GpuHelp, OfTheCpuNeedsNoMoreThanOneSlot) {
+  test::write_gpu_profile(folder.path() / "profile.json", 2.5e10);
+  const Plan resident = planned("0=10GB,cpu=10GB");
+  std::vector<std::pair<std::string, Bytes>> slots;  // of a budget
+  Bytes most = 0;
+  for (double missing = 0.35; missing < 0.9; missing += 0.02) {
+    const std::string budget = "0=" + std::to_string(budget_without(resident, missing));
+    slots.emplace_back(budget + ",cpu=10GB", gpu_of(planned(budget + ",cpu=10GB")).slots);
+    most = std::max(most, slots.back().second);
+  }
+  const auto is_one = [&](Bytes size) { return size > 0 && 3 * size < 2 * most; };
+  int tried = 0;
+  for (const auto& [budget, size] : slots) {
+    if (!is_one(size) || tried == 3) continue;
+    const test::Answers helped = answers(options(budget));
+    tried += is_one(gpu_of(helped.plan).slots);
+    EXPECT_GT(helped.plan.cpu_share, 0.1);
+    expect_planned_peaks(helped);
+    ASSERT_EQ(helped.ids.size(), 24U);
+    EXPECT_LE(distance(helped.ids, options("cpu=10GB")), 2 * bound());
+  }
+  EXPECT_EQ(tried, 3);
+}
+
 std::vector<test::Family> large_families() {
   std::vector<test::Family> result =
       test::families({"llama", "mistral", "qwen2", "qwen3", "bloom"});
