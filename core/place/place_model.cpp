@@ -2,17 +2,22 @@
 
 #include <algorithm>
 
+#include "core/place/best.h"
 #include "core/place/workload.h"
 
 namespace haul::core {
 namespace {
 
-bool one_holds_all(const World& world) {
+// What one would take with everything.
+Size with_all(const World& world, const Executor& executor) {
   Unit all;
   for (const Unit& unit : world.units) all.add_memory(unit);
+  return executor.fixed + all.weights + all.extra;
+}
+
+bool one_holds_all(const World& world) {
   return std::any_of(world.executors.begin(), world.executors.end(), [&](const Executor& executor) {
-    return executor.device.is_accelerator() &&
-           executor.fixed + all.weights + all.extra <= executor.capacity;
+    return executor.device.is_accelerator() && with_all(world, executor) <= executor.capacity;
   });
 }
 
@@ -46,7 +51,7 @@ using WorldFor = std::function<ModelWorld(const Workload&)>;
 using PlaceIn = std::function<std::optional<Placement>(const ModelWorld&)>;
 
 // Where not all lies on one GPU. What lies in RAM takes memory of GPUs, so that more may lie there:
-// until that is no more than was counted.
+// until that is what was counted, or costs nothing.
 Placed place_apart(const Workload& load, const WorldFor& world_for, const PlaceIn& place_in) {
   constexpr int kTries = 4;
   const World least = world_for(apart(load, 0)).world;
@@ -54,23 +59,32 @@ Placed place_apart(const Workload& load, const WorldFor& world_for, const PlaceI
   const Bytes all = all_weights(least);
   const Bytes most = kv + std::min(all, static_cast<Bytes>(least.ram));
   Bytes in_ram = std::min(most, kv + all - std::min(all, room_on_gpus(least)));
-  Placed placed;
+  Placed best{apart(load, in_ram), {}, {}};
   for (int i = 0; i < kTries; ++i) {
-    placed.load = apart(load, in_ram);
-    placed.model = world_for(placed.load);
-    placed.placement = place_in(placed.model);
+    const ModelWorld model = world_for(apart(load, in_ram));
+    std::optional<Placement> placement = place_in(model);
     Bytes found = kv;  // if nothing fits, with as little in RAM as may be
-    if (placed.placement) {
-      const Choices& choices = placed.placement->choices;
-      found = in_ram_for_gpus(placed.model.world, choices, load);
-      if (found <= in_ram || predict(world_for(apart(load, found)).world, choices).fits) break;
-      placed.placement.reset();
+    if (placement) {
+      const double counted = placement->timing.seconds;
+      found = in_ram_for_gpus(model.world, placement->choices, load);
+      const Workload exact = apart(load, found);
+      ModelWorld world = world_for(exact);
+      placement->timing = predict(world.world, placement->choices);
+      const double seconds = placement->timing.seconds;
+      if (placement->timing.fits && (!best.placement || seconds < best.placement->timing.seconds)) {
+        // Others may have less in RAM.
+        placement->bound = lower_bound(least, kinds_of(least));
+        placement->proven = placement->proven && meets(seconds, placement->bound);
+        best = {exact, std::move(world), std::move(placement)};
+      }
+      if (found <= in_ram || meets(seconds, counted)) break;
     } else if (i > 0 || in_ram == kv) {
       break;
     }
     in_ram = i + 2 < kTries ? found : most;
   }
-  return placed;
+  if (!best.placement) best.model = world_for(best.load);
+  return best;
 }
 
 }  // namespace
@@ -94,12 +108,19 @@ Placed place_model(const Description& description, const ModuleSizes& sizes,
   };
   Placed placed{plan_workload(description, request, profile), {}, {}};
   placed.model = world_for(placed.load);
-  // A GPU that has room for all but to record passes is not given all.
-  if (!placed.model.world.has_gpu() || placed.load.of_driver() == 0 ||
-      one_holds_all(placed.model.world) || one_holds_all(world_for(apart(placed.load, 0)).world)) {
-    placed.placement = place_in(placed.model);
-  } else {
-    placed = place_apart(placed.load, world_for, place_in);
+  const World& world = placed.model.world;
+  const bool whole = !world.has_gpu() || placed.load.of_driver() == 0 || one_holds_all(world);
+  if (whole) placed.placement = place_in(placed.model);
+  if (!whole || (placed.placement && placed.load.of_driver() > 0 &&
+                 in_ram_for_gpus(world, placed.placement->choices, placed.load) > 0)) {
+    // One that has room for all but to record passes is not given all.
+    placed = place_apart(placed.load, world_for, [&](ModelWorld model) {
+      for (Executor& executor : model.world.executors) {
+        if (!executor.device.is_accelerator()) continue;
+        executor.capacity = std::min(executor.capacity, with_all(model.world, executor) - 1);
+      }
+      return place_in(model);
+    });
   }
   // Keys and values lie where they are looked at as long as that goes: what they take there from
   // weights would cross the link instead of them.

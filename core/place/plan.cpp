@@ -389,10 +389,8 @@ Plan make_plan(const Description& description, const PlanRequest& request, const
   }
   if (choices && !timing) {
     timing = predict(model.world, *choices);
-    // Others may have less in RAM.
-    const ModelWorld least = load.apart ? world_for(apart(load, 0)) : ModelWorld();
-    const World& world = load.apart ? least.world : model.world;
-    plan.best_possible = lower_bound(world, kinds_of(world));
+    const World least = world_for(load.apart ? apart(load, 0) : load).world;
+    plan.best_possible = lower_bound(least, kinds_of(least));
     plan.proven_best = plan.proven_best && core::meets(timing->seconds, plan.best_possible);
   }
   if (choices) {

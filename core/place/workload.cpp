@@ -12,14 +12,6 @@ namespace {
 // who waits for the next word, and prompts are most of it.
 constexpr std::int64_t kPromptTokens = 16;
 
-// Decoders that forget no token, whose pass over one is the same each time.
-bool is_recorded(const Description& description, std::int64_t context) {
-  if (!description.dimensions) return false;
-  const Dimensions& d = *description.dimensions;
-  return d.causal && d.encoder_layers == 0 &&
-         (d.windowed_layers == 0 || d.sliding_window >= context);
-}
-
 Workload workload(const Description& description, const PlanRequest& request,
                   const Profile& profile, bool whole) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
@@ -31,7 +23,8 @@ Workload workload(const Description& description, const PlanRequest& request,
   load.tokens = request.batch * (whole ? context : 1);
   load.margins = request.margins && request.planner == Planner::kHaul;
   if (!request.context) return load;
-  const bool recorded = is_recorded(description, context);
+  const bool recorded = description.dimensions && description.dimensions->causal &&
+                        description.dimensions->encoder_layers == 0;
   for (const Budget& item : request.memory) {
     if (!item.device.is_accelerator()) continue;
     const GpuProfile& gpu = profile.of_gpu(item.device.index);

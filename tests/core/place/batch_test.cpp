@@ -119,6 +119,40 @@ TEST(Tables, AreAsLargeAsWhatLiesInRamMakesThem) {
   EXPECT_EQ(plan_of("0=8GB", 1000, 1, profile()).devices[0].context, driver) << "none from disk";
 }
 
+// Passes over many sequences hold much themselves; where not all lies on the GPU none is recorded.
+TEST(Recorded, MemoryIsForWeightsWhereThereIsTooLittleForIt) {
+  constexpr std::int64_t kBatch = 256;
+  const auto with = [](Bytes gpu, const char* others) {
+    const std::string memory = "0=" + std::to_string(gpu) + others;
+    return plan_of(memory.c_str(), 1000, kBatch, profile(), kGpt2);
+  };
+  const PlanDevice all = with(Bytes{1} << 40, ",cpu=40GB").devices[0];
+  const Bytes recorded = all.context - profile().of_gpu(0).context;
+  ASSERT_GT(recorded, 150 * kMiB);
+  for (int i = 0; i < 10; ++i) {
+    const Bytes budget = all.used() - 1 - recorded * static_cast<Bytes>(i) / 10;
+    for (const char* others : {",cpu=40GB", ""}) {
+      const Plan plan = with(budget, others);
+      ASSERT_TRUE(plan.fits) << i << others;
+      const PlanDevice& device = plan.devices[0];
+      EXPECT_LE(device.used(), budget) << i << others;
+      EXPECT_LT(device.weights, all.weights) << i << others;
+      EXPECT_GT(device.weights, all.weights * 9 / 10) << i << others;
+    }
+  }
+}
+
+// Short answers of such models are recorded, however long the context.
+TEST(Recorded, PassesOfModelsWithWindowsCount) {
+  constexpr const char* kMistral = R"({"architectures": ["MistralForCausalLM"],
+    "model_type": "mistral", "hidden_size": 1024, "intermediate_size": 2816,
+    "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4,
+    "vocab_size": 3000, "sliding_window": 512, "torch_dtype": "bfloat16"})";
+  const Plan plan = plan_of("0=40GB", 1000, 1, profile(), kMistral);
+  const GpuProfile gpu = profile().of_gpu(0);
+  EXPECT_GT(plan.devices[0].context, gpu.context + gpu.recorded);
+}
+
 TEST(Tables, AreInWhatAPlanSaysIsMissing) {
   Profile unrecorded = profile();
   unrecorded.gpu.recorded = 0;
