@@ -142,8 +142,8 @@ Bytes inference_logits_bytes(const Description& description, const InferenceRequ
 
 Bytes recorded_pass_bytes(const Description& description, const InferenceRequest& request) {
   const Dimensions& d = *description.dimensions;
-  // The attention of a head to 64 tokens: sums of values in float32, of sizes that kernels have,
-  // their weight and the largest score.
+  // As kernels/cuda/attend.cu has it. The attention of a head to 64 tokens: sums of values in
+  // float32, of sizes that there are kernels for, their weight and the largest score.
   const Count size = d.head_size <= 64 ? 64 : d.head_size <= 128 ? 128 : 256;
   const Count parts = Count(request.batch) * d.heads * ((request.context + 63) / 64);
   InferenceRequest token = request;

@@ -8,23 +8,18 @@
 namespace haul::core {
 namespace {
 
-// What one would take with everything.
-Size with_all(const World& world, const Executor& executor) {
+Unit all_units(const World& world) {
   Unit all;
   for (const Unit& unit : world.units) all.add_memory(unit);
-  return executor.fixed + all.weights + all.extra;
+  return all;
 }
 
 bool one_holds_all(const World& world) {
+  const Unit all = all_units(world);
   return std::any_of(world.executors.begin(), world.executors.end(), [&](const Executor& executor) {
-    return executor.device.is_accelerator() && with_all(world, executor) <= executor.capacity;
+    return executor.device.is_accelerator() &&
+           executor.fixed + all.weights + all.extra <= executor.capacity;
   });
-}
-
-Bytes all_weights(const World& world) {
-  Bytes sum = 0;
-  for (const Unit& unit : world.units) sum += static_cast<Bytes>(unit.weights);
-  return sum;
 }
 
 Bytes room_on_gpus(const World& world) {
@@ -56,7 +51,7 @@ Placed place_apart(const Workload& load, const WorldFor& world_for, const PlaceI
   constexpr int kTries = 4;
   const World least = world_for(apart(load, 0)).world;
   const Bytes kv = load.kv_in_ram ? load.kv : 0;
-  const Bytes all = all_weights(least);
+  const auto all = static_cast<Bytes>(all_units(least).weights);
   const Bytes most = kv + std::min(all, static_cast<Bytes>(least.ram));
   Bytes in_ram = std::min(most, kv + all - std::min(all, room_on_gpus(least)));
   Placed best{apart(load, in_ram), {}, {}};
@@ -72,9 +67,6 @@ Placed place_apart(const Workload& load, const WorldFor& world_for, const PlaceI
       placement->timing = predict(world.world, placement->choices);
       const double seconds = placement->timing.seconds;
       if (placement->timing.fits && (!best.placement || seconds < best.placement->timing.seconds)) {
-        // Others may have less in RAM.
-        placement->bound = lower_bound(least, kinds_of(least));
-        placement->proven = placement->proven && meets(seconds, placement->bound);
         best = {exact, std::move(world), std::move(placement)};
       }
       if (found <= in_ram || meets(seconds, counted)) break;
@@ -83,7 +75,13 @@ Placed place_apart(const Workload& load, const WorldFor& world_for, const PlaceI
     }
     in_ram = i + 2 < kTries ? found : most;
   }
-  if (!best.placement) best.model = world_for(best.load);
+  if (best.placement) {
+    Placement& found = *best.placement;
+    found.bound = lower_bound(least, kinds_of(least));  // others may have less in RAM
+    found.proven = found.proven && meets(found.timing.seconds, found.bound);
+  } else {
+    best.model = world_for(best.load);
+  }
   return best;
 }
 
@@ -115,9 +113,11 @@ Placed place_model(const Description& description, const ModuleSizes& sizes,
                  in_ram_for_gpus(world, placed.placement->choices, placed.load) > 0)) {
     // One that has room for all but to record passes is not given all.
     placed = place_apart(placed.load, world_for, [&](ModelWorld model) {
+      const Unit all = all_units(model.world);
       for (Executor& executor : model.world.executors) {
         if (!executor.device.is_accelerator()) continue;
-        executor.capacity = std::min(executor.capacity, with_all(model.world, executor) - 1);
+        executor.capacity =
+            std::min(executor.capacity, executor.fixed + all.weights + all.extra - 1);
       }
       return place_in(model);
     });
