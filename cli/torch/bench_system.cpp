@@ -97,6 +97,7 @@ class Bench {
     catch_interrupt();
     if (shape_.empty()) shape_ = default_shape();
     const core::Json config = bench_config(shape_);
+    checkpoint_ = runtime::random_checkpoint(config, shape_);
     // A folder of its own for each config: files of all models are called config.json.
     const fs::path folder =
         options.folder.empty() ? profile_path().parent_path() / "bench" : options.folder;
@@ -115,7 +116,7 @@ class Bench {
     }
     profile_ = read_profile(core::read_file(profile_file(), kMiB), profile_file().string());
     try {
-      checkpoint_ = runtime::random_checkpoint(config, shape_, model_, [&](Bytes done, Bytes all) {
+      runtime::write_checkpoint(checkpoint_, config, model_, [&](Bytes done, Bytes all) {
         say(fmt::format("writing {}: {} of {}", model_.string(), format_bytes(done),
                         format_bytes(all)));
         if (interrupted()) throw Error(ErrorKind::kResource, "interrupted");

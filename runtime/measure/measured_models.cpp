@@ -175,8 +175,8 @@ MeasuredModels::Folder::~Folder() {
 
 MeasuredModels::Model MeasuredModels::make(const fs::path& folder, const core::Json& config,
                                            const std::string& layers, double calls) {
-  RandomCheckpoint checkpoint =
-      random_checkpoint(config, "a measured model", folder, [](Bytes, Bytes) {});
+  RandomCheckpoint checkpoint = random_checkpoint(config, "a measured model");
+  write_checkpoint(checkpoint, config, folder, [](Bytes, Bytes) {});
   const ModuleSizes sizes = compute_module_sizes(checkpoint.description);
   const double bytes = exact_bytes(sizes[*sizes.find(layers)].bits);
   return {folder, std::move(checkpoint.description), bytes, calls};

@@ -94,9 +94,7 @@ bool is_complete(const fs::path& folder, const std::string& config) {
 
 }  // namespace
 
-RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& source,
-                                   const fs::path& folder,
-                                   const std::function<void(Bytes, Bytes)>& on_bytes) {
+RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& source) {
   core::DescribeOptions options;
   options.dtype = core::WeightDtype::kStored;
   RandomCheckpoint result;
@@ -107,16 +105,20 @@ RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& 
                 fmt::format("{} does not continue a text", result.description.architecture),
                 "take a config of GPT-2, Llama, Mistral, Qwen2, Qwen3 or BLOOM");
   }
-  const std::vector<core::HeaderTensor> tensors = stored(result.description);
-  result.weights = core::safetensors_size(tensors);
+  result.weights = core::safetensors_size(stored(result.description));
   std::set<std::string> tied;
   for (const auto& group : result.description.tied) tied.insert(group.begin(), group.end());
   result.read = result.weights - rows_alone(result.description.root, "", tied);
+  return result;
+}
 
+void write_checkpoint(const RandomCheckpoint& checkpoint, const core::Json& config,
+                      const fs::path& folder, const std::function<void(Bytes, Bytes)>& on_bytes) {
   const std::string text = config.dump(2) + "\n";
   fs::create_directories(folder);
-  if (is_complete(folder, text)) return result;
-  core::require_disk_space(folder, result.weights);
+  if (is_complete(folder, text)) return;
+  core::require_disk_space(folder, checkpoint.weights);
+  const std::vector<core::HeaderTensor> tensors = stored(checkpoint.description);
   Numbers numbers;
   Bytes done = 0;
   core::write_shards(
@@ -130,12 +132,11 @@ RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& 
           writer.write({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
           left -= values.numel();
           done += bytes.nbytes();
-          on_bytes(done, result.weights);
+          on_bytes(done, checkpoint.weights);
         }
       });
   // Last: it says that all the rest is there.
   core::write_file_atomically(folder / "config.json", text);
-  return result;
 }
 
 }  // namespace haul::runtime

@@ -20,12 +20,15 @@ struct RandomCheckpoint {
   Bytes read = 0;     // of those that are read whole for a token: all but a table of embeddings
 };
 
+// What a checkpoint for the config holds; errors call the config `source`. Throws
+// Error(kUnsupported) for an architecture that haul does not know or that does not generate.
+RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& source);
+
 // Writes config.json and shards into a folder, or finds there what an earlier call wrote for the
-// same config, which errors call `source`. `on_bytes` hears how much is written. Throws
-// Error(kUnsupported) for an architecture that haul does not know or that does not generate,
-// Error(kUsage) for a folder that holds another model, Error(kResource) where the disk is full.
-RandomCheckpoint random_checkpoint(const core::Json& config, const std::string& source,
-                                   const std::filesystem::path& folder,
-                                   const std::function<void(Bytes done, Bytes all)>& on_bytes);
+// same config. `on_bytes` hears how much is written. Throws Error(kUsage) for a folder that holds
+// another model, Error(kResource) where the disk is full.
+void write_checkpoint(const RandomCheckpoint& checkpoint, const core::Json& config,
+                      const std::filesystem::path& folder,
+                      const std::function<void(Bytes done, Bytes all)>& on_bytes);
 
 }  // namespace haul::runtime

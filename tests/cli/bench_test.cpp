@@ -147,6 +147,7 @@ TEST(BenchCommand, RefusesModelsThatContinueNoTextAndConfigsThatAreWrong) {
   const auto wrong = decode();
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_THAT(wrong.err, HasSubstr(shape.string() + ": \"hidden_size\" is \"wide\""));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "made")) << "before anything is measured";
 }
 
 TEST(BenchCommand, SaysWhatItCanMeasure) {
