@@ -41,6 +41,14 @@ inline const PlanDevice& gpu_of(const Plan& plan, int index = 0) {
   throw std::runtime_error("a plan without that GPU");
 }
 
+// A GPU's budget of which this part of the weights is missing, and what recorded passes take: where
+// not all lies there, none are.
+inline Bytes budget_without(const Plan& resident, double missing) {
+  const PlanDevice& device = gpu_of(resident);
+  return device.used() - device.context + Profile{}.gpu.context -
+         static_cast<Bytes>(missing * static_cast<double>(device.weights));
+}
+
 struct Family {
   std::string name;
   std::string config;
@@ -160,14 +168,6 @@ class GpuFamily : public testing::TestWithParam<std::tuple<Family, Dtype>> {
     request.options.sizes.dtype_bits = dtype() == Dtype::kF32 ? 32 : 16;
     request.options.no_split = description.no_split;
     return make_plan(description, request, load_profile());
-  }
-
-  // A GPU's budget of which this part of the weights is missing, and what recorded passes take:
-  // where not all lies there, none are.
-  static Bytes budget_without(const Plan& resident, double missing) {
-    const PlanDevice& device = gpu_of(resident);
-    return device.used() - device.context + Profile{}.gpu.context -
-           static_cast<Bytes>(missing * static_cast<double>(device.weights));
   }
 
   static void expect_same(const Answers& found, const Answers& expected) {

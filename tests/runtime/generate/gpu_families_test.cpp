@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using test::budget_without;
 using test::gpu_of;
 using test::largest;
 
@@ -246,9 +247,8 @@ TEST(GpuLookup, GivesTheSame) {
     return std::tuple(model.generate(prompt, generate).ids, model.plan(), model.report());
   };
   const auto [expected, resident, nothing] = run();
-  const PlanDevice& device = gpu_of(resident);
-  options.max_memory = {budget(gpu(0), device.used() - device.weights / 2),
-                        budget(kCpuDevice, device.activations + 10 * kMiB)};
+  options.max_memory = {budget(gpu(0), budget_without(resident, 0.5)),
+                        budget(kCpuDevice, gpu_of(resident).activations + 10 * kMiB)};
   const auto [found, plan, report] = run();
   EXPECT_EQ(found, expected);
   EXPECT_TRUE(plan.steps.front().looked_up);

@@ -83,8 +83,7 @@ TEST(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
     LoadedModel another = load();
     EXPECT_EQ(ids_of(another), ids);
     EXPECT_EQ(another.report().bytes_moved > 0, !resident);
-    const PlanDevice& device = test::gpu_of(model.plan());
-    options.max_memory = {budget(gpu(0), device.used() - device.weights / 2),
+    options.max_memory = {budget(gpu(0), test::budget_without(model.plan(), 0.5)),
                           budget(kCpuDevice, 10 * kGiB)};
   }
 }

@@ -15,6 +15,7 @@ namespace haul {
 namespace {
 
 using test::Answers;
+using test::budget_without;
 
 // Pools that grow in place ask the driver, which knows one GPU.
 const int kPools = ::setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False", 1);
