@@ -1,9 +1,9 @@
 """What plans say beside what runs do, on a machine with a GPU.
 
-  HAUL=build/haul python3 benchmarks/predictions.py FOLDER [NAME…]
+  HAUL=build/haul python3 benchmarks/predictions.py [FOLDER [NAME…]]
 
 Measures the machine (`haul bench machine`), then runs models of random weights, which it makes in
-FOLDER, one case after another, each as a process of its own with a prompt that fills the context
+FOLDER (a temporary one), one case after another, each as a process of its own with a prompt that fills the context
 but for the tokens to come. NAME: only cases whose line has it. Memory is what the GPU has less of while
 such a process runs, the driver's part of it included. Answer: the machine is measured in under 30 s;
 the plan says tokens a second within 10 % of what happens; the process never holds more of the GPU than
@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -110,8 +111,18 @@ def run(environment, path, new, prompt, limits):
 
 
 def main():
-    folder = os.path.abspath(sys.argv[1])
-    os.makedirs(folder, exist_ok=True)
+    import torch
+    if not torch.cuda.is_available():
+        print("left out: there is no GPU")
+        return 0
+    if len(sys.argv) == 1:
+        with tempfile.TemporaryDirectory() as folder:
+            return predict(folder, [])
+    os.makedirs(sys.argv[1], exist_ok=True)
+    return predict(os.path.abspath(sys.argv[1]), sys.argv[2:])
+
+
+def predict(folder, names):
     environment = dict(os.environ, HAUL_PROFILE=os.path.join(folder, "profile.json"))
     failures = []
 
@@ -129,7 +140,7 @@ def main():
     for shape, share, context, new in CASES:
         where = "all" if share is None else f"{100 * share:.0f} %"
         name = f"{shape}, {where} on GPU, {context}"
-        if sys.argv[2:] and not any(part in name for part in sys.argv[2:]):
+        if names and not any(part in name for part in names):
             continue
         path, size = checkpoint(folder, shape)
         prompt = [(17 * i * i + 3 * i + 5) % 30000 for i in range(context - new)]

@@ -44,7 +44,7 @@ struct Lengths {
 };
 constexpr Lengths kResident{256, 64, 16};
 constexpr Lengths kFromRam{64, 32, 4};
-constexpr Lengths kFromDisk{8, 16, 2};
+constexpr Lengths kFromDisk{8, 16, 3};
 constexpr std::int64_t kLongPrompt = 512;
 constexpr std::int64_t kShortAnswer = 32;
 constexpr std::array<std::size_t, 9> kAtOnce{8, 16, 32, 48, 64, 96, 128, 192, 256};
@@ -222,7 +222,8 @@ class Bench {
   // In turns, so that what else the machine does meets both. A row for each figure that one run
   // gives.
   using Figure = double (*)(const BenchRun&);
-  using Limit = std::function<double()>;  // of the first row, for one that is not steady
+  // Of the first row, for one that is not steady: it is asked before and after each run of haul.
+  using Limit = std::function<double()>;
   void measure(std::vector<std::pair<BenchRow, Figure>> figures, const BenchWork& ours,
                const BenchWork& theirs, std::optional<BenchRun> theirs_first = {},
                const Limit& limit = {}) {
@@ -232,9 +233,10 @@ class Bench {
     for (int round = 0; round < options_.rounds; ++round) {
       say(fmt::format("{}: {} of {}", figures.front().first.name, round + 1, options_.rounds));
       std::optional<BenchRun> own;
-      if (limit && fits) limits.push_back(limit());
+      const double before = limit && fits ? limit() : 0;
       if (fits) own = haul_if_it_fits(ours, figures.front().first.remark);
       fits = own.has_value();
+      if (limit && fits) limits.push_back((before + limit()) / 2);
       if (fits) {
         for (auto& [row, figure] : figures) {
           row.haul.push_back(figure(*own));

@@ -312,15 +312,15 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
     inputs.attended = attended;
     inputs.positions = (attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
   }
-  if (state_->dimensions().encoder_layers > 0) {
-    // The decoder's first step.
-    inputs.encoded = state_->model->encode(inputs.to(state_->device));
-    inputs.encoded_attended = inputs.attended;
-    inputs.ids = at::full({ids.size(0), 1}, static_cast<std::int64_t>(runtime::start_of(*state_)),
-                          at::kLong);
-    inputs.attended = inputs.positions = at::Tensor();
-  }
   return runtime::telling_lack_of_memory(*state_, [&] {
+    if (state_->dimensions().encoder_layers > 0) {
+      // The decoder's first step.
+      inputs.encoded = state_->model->encode(inputs.to(state_->device));
+      inputs.encoded_attended = inputs.attended;
+      inputs.ids = at::full({ids.size(0), 1}, static_cast<std::int64_t>(runtime::start_of(*state_)),
+                            at::kLong);
+      inputs.attended = inputs.positions = at::Tensor();
+    }
     return state_->model->forward(inputs.to(state_->device)).to(at::kCPU, at::kFloat);
   });
 }

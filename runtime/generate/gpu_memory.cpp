@@ -1,6 +1,7 @@
 #include "runtime/generate/gpu_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include <fmt/format.h>
@@ -20,6 +21,17 @@ std::string planned(const PlanDevice& device) {
 }
 
 }  // namespace
+
+// By its words: a library, or a thread whose failure another one throws, has no type for it.
+bool is_lack_of_memory(std::string_view what) {
+  constexpr std::array<std::string_view, 5> kWords = {
+      "out of memory",                                  // CUDA, torch
+      "ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED",  // CUDA's libraries
+      "cannot allocate", "do not fit"};                 // slabs, ledgers
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view words) {
+    return what.find(words) != std::string_view::npos;
+  });
+}
 
 void tell_lack_of_memory(const LoadedModel::State& state, std::string_view what) {
   std::string message =

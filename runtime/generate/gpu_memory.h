@@ -12,6 +12,8 @@
 
 namespace haul::runtime {
 
+bool is_lack_of_memory(std::string_view what);
+
 // Throws Error(kResource) for a model whose plan the machine did not keep to.
 [[noreturn]] void tell_lack_of_memory(const LoadedModel::State& state, std::string_view what);
 
@@ -20,10 +22,11 @@ template <typename Work>
 auto telling_lack_of_memory(const LoadedModel::State& state, const Work& work) {
   try {
     return work();
-  } catch (const c10::OutOfMemoryError& error) {
+  } catch (const c10::Error& error) {
+    if (!is_lack_of_memory(error.what_without_backtrace())) throw;
     tell_lack_of_memory(state, error.what_without_backtrace());
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kResource || !first_gpu(state.plan)) throw;
+    if (!is_lack_of_memory(error.what()) || !first_gpu(state.plan)) throw;
     tell_lack_of_memory(state, error.what());
   }
 }

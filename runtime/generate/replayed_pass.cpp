@@ -38,8 +38,9 @@ void ReplayedPass::set_numbers(const at::Tensor& ids, std::int64_t past) {
   if (!numbers_.defined() || numbers_.size(0) != batch + 1) {
     graph_.reset();
     settle();
-    numbers_ = at::empty({batch + 1}, at::TensorOptions().dtype(at::kLong).device(device_));
     told_ = at::empty({kAhead, batch}, at::TensorOptions(at::kLong).pinned_memory(true));
+    // Last: by its size it is known whether both are there.
+    numbers_ = at::empty({batch + 1}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
   const at::Tensor now = at::empty({batch + 1}, at::kLong);
   now.narrow(0, 0, batch).copy_(ids.view({batch}));

@@ -25,13 +25,28 @@ namespace haul::test {
 
 inline constexpr std::int64_t kFamilyContext = 96;
 
+inline void plan_by(const Profile& profile, const std::filesystem::path& path) {
+  std::ofstream(path) << write_profile(profile);
+  ::setenv("HAUL_PROFILE", path.c_str(), 1);
+}
+
 // A machine on which nobody would let the CPU compute, but for the rows that it helps with.
 inline void write_gpu_profile(const std::filesystem::path& path, double help) {
   Profile profile;
   profile.ram_bandwidth = 1e6;
   profile.help_bandwidth = help;
-  std::ofstream(path) << write_profile(profile);
-  ::setenv("HAUL_PROFILE", path.c_str(), 1);
+  plan_by(profile, path);
+}
+
+// One whose CPU computes what does not fit on the GPU sooner than a link would bring it.
+inline void write_cpu_profile(const std::filesystem::path& path) {
+  Profile profile;
+  profile.measured = true;
+  profile.ram_bandwidth = 3e11;
+  profile.cpu_operations = 1e15;
+  profile.help_bandwidth = 0;
+  profile.hop = 1e-9;
+  plan_by(profile, path);
 }
 
 inline const PlanDevice& gpu_of(const Plan& plan, int index = 0) {
@@ -74,6 +89,17 @@ inline std::vector<Family> families(const std::vector<std::string_view>& names =
     wide = replaced(wide, "\"d_kv\": 48", "\"d_kv\": 64");
     result.push_back({small.name, small.config});
     result.push_back({std::string(small.name) + "64", wide});
+  }
+  return result;
+}
+
+// Those with linear layers, whose matrices are large enough for the CPU to help with them.
+inline std::vector<Family> large_families() {
+  std::vector<Family> result = families({"llama", "mistral", "qwen2", "qwen3", "bloom"});
+  std::erase_if(result, [](const Family& family) { return family.name.ends_with("64"); });
+  for (Family& family : result) {
+    family.config = replaced(family.config, "192", "1024");
+    family.config = replaced(family.config, "512", "2816");
   }
   return result;
 }
@@ -141,9 +167,10 @@ class GpuFamily : public testing::TestWithParam<std::tuple<Family, Dtype>> {
 
   // How far tokens are from the likeliest ones by this model's logits over all of them at once, in
   // parts of the largest.
-  double distance(const std::vector<TokenId>& ids, const ModelOptions& options) const {
+  double distance(const std::vector<TokenId>& ids, const ModelOptions& options,
+                  const std::vector<TokenId>& asked = prompt()) const {
     std::vector<std::int64_t> all;
-    for (const TokenId id : prompt()) all.push_back(static_cast<std::int64_t>(id));
+    for (const TokenId id : asked) all.push_back(static_cast<std::int64_t>(id));
     const auto before = static_cast<std::int64_t>(all.size());
     for (const TokenId id : ids) all.push_back(static_cast<std::int64_t>(id));
     LoadedModel model = load_model(folder.path().string(), options);
@@ -176,6 +203,22 @@ class GpuFamily : public testing::TestWithParam<std::tuple<Family, Dtype>> {
       EXPECT_TRUE(found.few_rows[i].equal(expected.few_rows[i])) << i + 1 << " tokens";
     }
     EXPECT_EQ(found.ids, expected.ids);
+  }
+
+  // Where the order of summation is another one; `memory`: of the plan by which the others came.
+  void expect_about(const Answers& found, const Answers& expected,
+                    const std::string& memory) const {
+    EXPECT_LE(largest(found.logits - expected.logits), bound() * largest(expected.logits));
+    for (std::size_t i = 0; i < expected.few_rows.size(); ++i) {
+      const double most = bound() * largest(expected.few_rows[i]);
+      EXPECT_LE(largest(found.few_rows[i] - expected.few_rows[i]), most) << i + 1 << " tokens";
+    }
+    EXPECT_EQ(found.ids.size(), expected.ids.size());
+    if (decodes()) {
+      EXPECT_LE(distance(found.ids, options(memory)), 2 * bound());
+    } else if (dtype() == Dtype::kF32) {
+      EXPECT_EQ(found.ids, expected.ids);
+    }
   }
 
   // What GPUs took is what was planned; activations, which are set aside as a whole, would hide

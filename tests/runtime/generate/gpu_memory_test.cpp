@@ -1,5 +1,5 @@
-// A GPU whose memory somebody else takes: it is told with the plan's numbers, and the process goes
-// on when there is memory again.
+// A GPU whose memory somebody else takes: it is told with the plan's numbers, nothing of what was
+// taken stays, and the process goes on when there is memory again.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <gmock/gmock.h>
@@ -13,14 +13,17 @@
 namespace haul {
 namespace {
 
+using test::budget_without;
+using test::expect_error;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Takes all of a GPU's memory but for crumbs.
+// Takes a GPU's memory but for so much, and crumbs.
 class Hog {
  public:
-  Hog() {
+  explicit Hog(Bytes left = 0) {
     c10::cuda::CUDACachingAllocator::emptyCache();
+    void* const others = left > 0 ? runtime::allocate_on_gpu(0, left) : nullptr;
     for (Bytes piece = 64 * kGiB; piece >= kMiB; piece /= 2) {
       try {
         for (;;) taken_.push_back(runtime::allocate_on_gpu(0, piece));
@@ -28,6 +31,7 @@ class Hog {
         continue;  // a smaller one
       }
     }
+    if (others != nullptr) runtime::free_on_gpu(0, others);
   }
   Hog(const Hog&) = delete;
   Hog& operator=(const Hog&) = delete;
@@ -39,35 +43,53 @@ class Hog {
   std::vector<void*> taken_;
 };
 
-TEST(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
-  const test::TemporaryFolder folder{std::filesystem::current_path()};
-  test::write_model(folder.path(), test::kSmallModels[2].config);
-  ModelOptions options;
-  options.log = [](const std::string&) {};
-  options.context = 96;
-  options.batch = 8;
-  options.max_memory = parse_max_memory("0=10GB");
-  test::write_gpu_profile(folder.path() / "profile.json", 1);
-  const auto load = [&] { return load_model(folder.path().string(), options); };
-  GenerateOptions generate;
-  generate.temperature = 0;
-  generate.max_new_tokens = 12;
-  // So many that torch has to ask the GPU for their activations.
-  const std::vector<std::vector<TokenId>> prompts(8, std::vector<TokenId>(80, 7));
-  const auto ids_of = [&](LoadedModel& model) {
+Bytes free_without_pools() {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  return runtime::free_of_gpu(0);
+}
+
+auto told(const Plan& plan) {
+  const PlanDevice& device = test::gpu_of(plan);
+  return AllOf(HasSubstr("not enough memory"),
+               HasSubstr("GPU 0: planned were " + format_bytes(device.used()) + " of " +
+                         format_bytes(*device.budget) + ": weights " +
+                         format_bytes(device.weights + device.margins)),
+               HasSubstr("slots " + format_bytes(device.slots)), HasSubstr("free"));
+}
+
+void expect_within_plan(const LoadedModel& model) {
+  for (const TierUse& tier : model.report().tiers) EXPECT_LE(tier.peak, tier.planned) << tier.tier;
+}
+
+class GpuMemory : public testing::Test {
+ protected:
+  GpuMemory() {
+    test::write_model(folder.path(), test::kSmallModels[2].config);
+    test::write_gpu_profile(folder.path() / "profile.json", 1);
+    options.log = [](const std::string&) {};
+    options.context = 96;
+    options.batch = 8;
+    options.max_memory = parse_max_memory("0=10GB");
+  }
+
+  LoadedModel load() const { return load_model(folder.path().string(), options); }
+
+  static std::vector<std::vector<TokenId>> ids_of(LoadedModel& model) {
+    GenerateOptions generate;
+    generate.temperature = 0;
+    generate.max_new_tokens = 12;
+    // So many that torch has to ask the GPU for their activations.
+    const std::vector<std::vector<TokenId>> prompts(8, std::vector<TokenId>(80, 7));
     std::vector<std::vector<TokenId>> ids;
     for (const Generated& one : model.generate_batch(prompts, generate)) ids.push_back(one.ids);
     return ids;
-  };
-  const auto told = [&](const Plan& plan) {
-    const PlanDevice& device = test::gpu_of(plan);
-    return AllOf(HasSubstr(folder.path().string()),
-                 HasSubstr("GPU 0: planned were " + format_bytes(device.used()) + " of " +
-                           format_bytes(*device.budget) + ": weights " +
-                           format_bytes(device.weights + device.margins)),
-                 HasSubstr("slots " + format_bytes(device.slots)), HasSubstr("free"));
-  };
+  }
 
+  test::TemporaryFolder folder{std::filesystem::current_path()};
+  ModelOptions options;
+};
+
+TEST_F(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
   std::vector<std::vector<TokenId>> ids;
   for (const bool resident : {true, false}) {
     SCOPED_TRACE(resident ? "all on the GPU" : "some of it in RAM");
@@ -76,16 +98,106 @@ TEST(GpuMemory, ThatIsNotThereIsToldAndTheProcessGoesOn) {
     EXPECT_EQ(ids_of(model), ids);
     {
       const Hog hog;
-      test::expect_error(ErrorKind::kResource, told(model.plan()), [&] { ids_of(model); });
-      test::expect_error(ErrorKind::kResource, told(model.plan()), [&] { load(); });
+      const auto fail = [&] {
+        expect_error(ErrorKind::kResource, told(model.plan()), [&] { ids_of(model); });
+        expect_error(ErrorKind::kResource, told(model.plan()), [&] { load(); });
+      };
+      fail();
+      const Bytes free = free_without_pools();
+      for (int again = 0; again < 3; ++again) fail();
+      EXPECT_EQ(free_without_pools(), free) << "something stayed";
     }
     EXPECT_EQ(ids_of(model), ids);
+    expect_within_plan(model);
     LoadedModel another = load();
     EXPECT_EQ(ids_of(another), ids);
     EXPECT_EQ(another.report().bytes_moved > 0, !resident);
-    options.max_memory = {budget(gpu(0), test::budget_without(model.plan(), 0.5)),
+    options.max_memory = {budget(gpu(0), budget_without(model.plan(), 0.5)),
                           budget(kCpuDevice, 10 * kGiB)};
   }
+}
+
+// So that it is missing in prompts, in the first pass and while that is recorded.
+TEST_F(GpuMemory, IsToldWhereverItEnds) {
+  LoadedModel first = load();
+  const auto ids = ids_of(first);
+  int failed = 0;
+  int went = 0;
+  for (Bytes left = 0; left <= 160 * kMiB; left += 8 * kMiB) {
+    SCOPED_TRACE(format_bytes(left));
+    LoadedModel model = load();  // of which nothing is recorded yet
+    {
+      const Hog hog(left);
+      try {
+        EXPECT_EQ(ids_of(model), ids);
+        ++went;
+      } catch (const Error& error) {
+        EXPECT_THAT(std::string(error.what()), told(model.plan()));
+        ++failed;
+      }
+    }
+    EXPECT_EQ(ids_of(model), ids);
+    EXPECT_GT(model.figures().replayed, 0);
+    expect_within_plan(model);
+  }
+  EXPECT_GT(failed, 0);
+  EXPECT_GT(went, 0);
+}
+
+class GpuMemoryOfFamilies : public test::GpuFamily {};
+
+TEST_P(GpuMemoryOfFamilies, ThatIsNotThereIsTold) {
+  constexpr std::int64_t kBatch = 8;
+  const at::Tensor ids = at::randint(3, 2900, {kBatch, test::kFamilyContext}, at::kLong);
+  ModelOptions asked = options("0=10GB,cpu=10GB");
+  asked.batch = kBatch;
+  const Plan resident = load_model(folder.path().string(), asked).plan();
+  const std::string some = "0=" + std::to_string(budget_without(resident, 0.4));
+  at::Tensor expected;
+  for (const std::string& memory : {std::string("0=10GB,cpu=10GB"), some + ",cpu=10GB", some}) {
+    SCOPED_TRACE(memory);
+    asked.max_memory = parse_max_memory(memory);
+    LoadedModel model = load_model(folder.path().string(), asked);
+    if (!expected.defined()) expected = model.forward(ids);
+    {
+      const Hog hog;
+      expect_error(ErrorKind::kResource, told(model.plan()), [&] { model.forward(ids); });
+    }
+    EXPECT_TRUE(model.forward(ids).equal(expected));
+    expect_within_plan(model);
+  }
+}
+
+std::vector<test::Family> all_families() {
+  std::vector<test::Family> result = test::families();
+  std::erase_if(result, [](const test::Family& family) { return family.name.ends_with("64"); });
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuMemoryOfFamilies,
+                         testing::Combine(testing::ValuesIn(all_families()),
+                                          testing::Values(Dtype::kF32)),
+                         test::family_name);
+
+TEST(GpuMemoryOfSentences, ThatIsNotThereIsTold) {
+  const test::TemporaryFolder folder{std::filesystem::current_path()};
+  test::write_model(folder.path(), R"({"architectures": ["BertModel"], "model_type": "bert",
+    "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 16,
+    "intermediate_size": 4096, "vocab_size": 3000, "max_position_embeddings": 512})");
+  test::write_gpu_profile(folder.path() / "profile.json", 1);
+  ModelOptions options;
+  options.log = [](const std::string&) {};
+  options.context = 512;
+  options.max_memory = parse_max_memory("0=10GB");
+  LoadedModel model = load_model(folder.path().string(), options);
+  const std::vector<TokenId> ids(512, 7);
+  const std::vector<float> expected = model.embed(ids);
+  {
+    const Hog hog;
+    expect_error(ErrorKind::kResource, told(model.plan()), [&] { model.embed(ids); });
+  }
+  EXPECT_EQ(model.embed(ids), expected);
+  expect_within_plan(model);
 }
 
 }  // namespace

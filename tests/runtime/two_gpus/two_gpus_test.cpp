@@ -88,6 +88,21 @@ TEST_P(TwoGpus, GiveItByAnyMap) {
   }
 }
 
+class TwoGpusHelped : public TwoGpus {};
+
+TEST_P(TwoGpusHelped, GiveAboutWhatOneGives) {
+  const Answers one = of_one();
+  test::write_gpu_profile(folder.path() / "profile.json", 2.5e10);
+  const Answers both = answers(options(budgets(one, 0.6, 0.6) + ",cpu=10GB"));
+  expect_both(both.plan);
+  EXPECT_GT(both.plan.cpu_share, 0.1);
+  EXPECT_GT(both.report.bytes_moved, 0U);
+  expect_about(both, one, "0=10GB,cpu=10GB");
+  expect_planned_peaks(both);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TwoGpusHelped, test::in_both_dtypes(test::large_families()),
+                         test::family_name);
 INSTANTIATE_TEST_SUITE_P(All, TwoGpus, test::in_both_dtypes(test::families()), test::family_name);
 
 TEST(TwoGpusOfAMachine, AreBothThere) {

@@ -1,0 +1,63 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/generate/gpu_memory.h"
+#include "tests/support/expect_error.h"
+
+namespace haul::runtime {
+namespace {
+
+using test::expect_error;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class LackOfMemory : public testing::Test {
+ protected:
+  LackOfMemory() {
+    state.name = "model";
+    PlanDevice device;
+    device.device = gpu(0);
+    device.weights = kGiB;
+    state.plan.devices.push_back(device);
+    PlanStep step;
+    step.lies = step.runs_on = gpu(0);
+    state.plan.steps.push_back(step);
+  }
+
+  template <typename Failure>
+  void fail(const Failure& failure) {
+    telling_lack_of_memory(state, [&]() -> int { throw failure; });
+  }
+
+  LoadedModel::State state;
+};
+
+TEST_F(LackOfMemory, IsToldWhoeverNoticesIt) {
+  const auto told = AllOf(HasSubstr("model: not enough memory: "), HasSubstr("some of it"));
+  for (const char* const words :
+       {"CUDA out of memory. Tried to allocate some of it", "CUDA error: out of memory, some of it",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling some of it",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling some of it"}) {
+    SCOPED_TRACE(words);
+    expect_error(ErrorKind::kResource, told, [&] {
+      fail(c10::Error({__func__, __FILE__, __LINE__}, words));
+    });
+  }
+  for (const char* const words : {"GPU 0: some of it: out of memory", "cannot allocate some of it",
+                                  "GPU 0: some of it for slots do not fit"}) {
+    SCOPED_TRACE(words);
+    expect_error(ErrorKind::kResource, told, [&] { fail(Error(ErrorKind::kResource, words)); });
+  }
+}
+
+TEST_F(LackOfMemory, IsNoOtherFailure) {
+  const char* const words = "a.safetensors: cannot read 5 bytes at offset 7: Input/output error";
+  expect_error(ErrorKind::kResource, testing::Eq(words),
+               [&] { fail(Error(ErrorKind::kResource, words)); });
+  EXPECT_THROW(
+      fail(c10::Error({__func__, __FILE__, __LINE__}, "CUDA error: an illegal memory access")),
+      c10::Error);
+}
+
+}  // namespace
+}  // namespace haul::runtime
