@@ -25,6 +25,8 @@ enum class Planner : std::uint8_t { kHaul, kAccelerate };
 inline constexpr std::int64_t kFewRows = 4;
 // The most up to which a fast one helps a GPU with weights in RAM.
 inline constexpr std::int64_t kMostHelpedRows = 32;
+// What is read at once of a disk that is to be as fast as it can.
+inline constexpr Bytes kReadAhead = 128 * kMiB;
 
 struct PlanRequest {
   Planner planner = Planner::kHaul;

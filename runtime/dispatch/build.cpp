@@ -24,6 +24,7 @@
 #include "core/base/pages.h"
 #include "core/base/terminal.h"
 #include "haul/error.h"
+#include "haul/plan.h"
 #include "haul/tensor_memory.h"
 #include "runtime/dispatch/interception.h"
 #include "runtime/dispatch/move_guard.h"
@@ -254,8 +255,9 @@ class Builder {
     if (options_.slots) return *options_.slots;
     const Bytes module = largest_module(device);
     if (const Bytes planned = planned_slots(device)) return std::max(planned, module);
-    // One module in use while the next one comes, or one alone where there is no more room.
-    return std::clamp(store_->ledger(device).left().value_or(2 * module), module, 2 * module);
+    // One module in use while the next ones come, or one alone where there is no more room.
+    const Bytes most = module + (device.is_cpu() ? std::max(module, kReadAhead) : module);
+    return std::clamp(store_->ledger(device).left().value_or(most), module, most);
   }
 
   void make_slots() {

@@ -255,6 +255,23 @@ TEST(HaulPlanner, MemoryForRecordedPassesIsForSlotsWhereNoneAre) {
   EXPECT_GT(with_slots, 0);
 }
 
+TEST(HaulPlanner, RamThatIsLeftIsForReadsFromDisk) {
+  const Description g = with_dimensions();
+  PlanRequest request = ask(g, "cpu=1GiB");
+  request.context = 100;
+  const PlanDevice all = make_plan(g, request, {}).devices[0];
+  int reading = 0;
+  for (Bytes less = 1; less < all.weights; less += all.weights / 16) {
+    request.memory[0].bits = 8 * (all.used() - less);
+    const Plan plan = make_plan(g, request, {});
+    if (!plan.fits || plan.devices[0].slots == 0) continue;
+    ++reading;
+    expect_sound(g, plan);
+    EXPECT_EQ(plan.devices[0].used(), all.used() - less);
+  }
+  EXPECT_GT(reading, 0);
+}
+
 TEST(HaulPlanner, FindsTheLongestContextThatNeedsNoOffload) {
   const Description g = with_dimensions();
   PlanRequest request = ask(g, "0=816MiB");
