@@ -37,6 +37,15 @@ void set_drivers(const Workload& load, std::vector<PlanDevice>* devices) {
   }
 }
 
+// What a CPU reads from disk gets what is left, beside what is used as much as is worth reading at
+// once.
+void add_reads_ahead(Bytes piece, PlanDevice* device) {
+  const Bytes used = device->used();
+  const Bytes left =
+      device->budget ? *device->budget - std::min(*device->budget, used) : kReadAhead;
+  device->slots = std::max(device->slots, std::min(device->slots + left, piece + kReadAhead));
+}
+
 }  // namespace
 
 std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& held,
@@ -71,6 +80,9 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     device.activations = load.fixed;
     device.context = device.device.is_accelerator() ? load.of_driver() : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
+    if (device.device == kCpuDevice && timing.slots[e] > 0) {
+      add_reads_ahead(device.slots / static_cast<Bytes>(timing.slots[e]), &device);
+    }
     // Two slots may be more than all that ever comes.
     const Size copied = held[e][Store::kRam].slots + held[e][Store::kDisk].slots;
     if (load.margins) device.slots = std::min(device.slots, static_cast<Bytes>(copied));

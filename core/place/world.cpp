@@ -4,8 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "haul/plan.h"
-
 namespace haul::core {
 
 std::vector<Choice> allowed_choices(const World& world) {
@@ -106,8 +104,7 @@ LinkLoad link_load(const Load& load, double on_cpu) {
           static_cast<double>(load.copied_calls), load.compute_here, on_cpu};
 }
 
-// Two slots where they fit, else one; false when not even that fits. What a CPU reads from disk
-// gets more where more is left: beside what is used, as much as is worth reading at once.
+// Two slots where they fit, else one; false when not even that fits.
 bool give_slots(const World& world, const std::vector<Load>& loads, Timing* timing) {
   for (std::size_t e = 0; e < loads.size(); ++e) {
     const Executor& executor = world.executors[e];
@@ -119,10 +116,6 @@ bool give_slots(const World& world, const std::vector<Load>& loads, Timing* timi
       const Size free = executor.capacity - used;
       timing->slots[e] = free >= 2 * piece ? 2 : 1;
       timing->slot_bytes[e] = timing->slots[e] * piece;
-      if (is_cpu && loads[e].from_disk > 0) {
-        const Size most = piece + static_cast<Size>(kReadAhead);
-        timing->slot_bytes[e] = std::max(timing->slot_bytes[e], std::min(free, most));
-      }
       if (timing->slot_bytes[e] > free) return false;
     }
     timing->used[e] += timing->slot_bytes[e];
