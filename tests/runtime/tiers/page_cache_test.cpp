@@ -1,8 +1,10 @@
 #include "runtime/tiers/page_cache.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@ namespace haul::runtime {
 namespace {
 
 constexpr Bytes kSize = 4 * kMiB;
+const Bytes kPage = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
 
 class PageCacheTest : public testing::TestWithParam<PageCacheProbe::Way> {
  protected:
@@ -23,9 +26,25 @@ class PageCacheTest : public testing::TestWithParam<PageCacheProbe::Way> {
   }
   ~PageCacheTest() override { ::close(file_); }
 
+  // Pages that a processor has yet to put in order stay at first.
   void drop(Bytes begin, Bytes end) const {
-    ::posix_fadvise(file_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
-                    POSIX_FADV_DONTNEED);
+    for (int i = 0; i < 100; ++i) {
+      ::posix_fadvise(file_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                      POSIX_FADV_DONTNEED);
+      if (pages_of(begin, end) == 0) return;
+      ::usleep(10'000);
+    }
+    ADD_FAILURE() << "pages stay in the page cache";
+  }
+  // That are there, by mincore.
+  std::size_t pages_of(Bytes begin, Bytes end) const {
+    void* const memory =
+        ::mmap(nullptr, end - begin, PROT_READ, MAP_SHARED, file_, static_cast<off_t>(begin));
+    std::vector<unsigned char> pages((end - begin + kPage - 1) / kPage);
+    EXPECT_EQ(::mincore(memory, end - begin, pages.data()), 0);
+    ::munmap(memory, end - begin);
+    return static_cast<std::size_t>(
+        std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; }));
   }
   void warm() const {
     std::vector<char> bytes(kSize);
