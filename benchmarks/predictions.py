@@ -3,9 +3,9 @@
   HAUL=build/haul python3 benchmarks/predictions.py [FOLDER [NAME…]]
 
 Measures the machine (`haul bench machine`), then runs models of random weights, which it makes in
-FOLDER (a temporary one), one case after another, each as a process of its own with a prompt that fills the context
-but for the tokens to come. NAME: only cases whose line has it. Memory is what the GPU has less of while
-such a process runs, the driver's part of it included. Answer: the machine is measured in under 30 s;
+FOLDER (a temporary one beside HAUL), one case after another, each as a process of its own with a prompt
+that fills the context but for the tokens to come. NAME: only cases whose line has it. Memory is what the
+GPU has less of while such a process runs, the driver's part of it included. Answer: the machine is measured in under 30 s;
 the plan says tokens a second within 10 % of what happens; the process never holds more of the GPU than
 its plan, which keeps its budget, and at most 2 % less.
 """
@@ -116,7 +116,7 @@ def main():
         print("left out: there is no GPU")
         return 0
     if len(sys.argv) == 1:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(HAUL)) as folder:
             return predict(folder, [])
     os.makedirs(sys.argv[1], exist_ok=True)
     return predict(os.path.abspath(sys.argv[1]), sys.argv[2:])

@@ -148,11 +148,6 @@ class Bench {
     return (all - head) * static_cast<double>(prompt + answer - 1) +
            head * static_cast<double>(answer);
   }
-  // A token's rate, where so much of what it reads comes at this speed.
-  std::optional<double> rate_of(double bandwidth, Bytes kept) const {
-    const double moved = read() - static_cast<double>(kept);
-    return moved > 0 ? std::optional(bandwidth / moved) : std::nullopt;
-  }
 
   InferenceRequest inference(std::size_t count, std::int64_t context) const {
     return {main_dtype(checkpoint_.description), context, static_cast<std::int64_t>(count)};
@@ -183,6 +178,15 @@ class Bench {
     request.memory = work.budget.empty() ? runtime::machine_memory()
                                          : parse_max_memory(budget_text(work.budget));
     return make_plan(checkpoint_.description, request, profile_);
+  }
+  // What each token brings from there.
+  double brought_from(Device place, const BenchWork& work) const {
+    double bytes = 0;
+    for (const PlanStep& step : plan_of(work).steps) {
+      const bool brought = step.lies == place && step.runs_on != place && !step.looked_up;
+      if (brought) bytes += static_cast<double>(step.weights);
+    }
+    return bytes;
   }
   BenchWork work(std::size_t count, std::int64_t prompt, std::int64_t new_tokens) const {
     const std::int64_t vocabulary = checkpoint_.description.dimensions->vocabulary;
@@ -377,13 +381,12 @@ void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool
     for (const auto& [device, bytes] : on_gpu) {
       name = fmt::format("{} of GPU, {}", format_bytes(bytes), name);
     }
-    double read = 0;  // for a token
-    for (const PlanStep& step : bench.plan_of(work).steps) {
-      if (step.lies == kDiskDevice && !step.looked_up) read += static_cast<double>(step.weights);
-    }
+    const double brought = bench.brought_from(kDiskDevice, work);
     BenchRow result = row(name, "tokens/s", std::nullopt);
     Bench::Limit limit;
-    if (read > 0) limit = [&] { return bench.disk_bandwidth() / read; };
+    if (brought > 0) {
+      limit = [&bench, brought] { return bench.disk_bandwidth() / brought; };
+    }
     if (!limited) result.remark = "the page cache was not limited, which needs root; ";
     bench.measure({{result, token_rate}}, work, with_tokens(work, kFromDisk.peer), {}, limit);
   }
@@ -412,10 +415,11 @@ void bench_offload(const BenchOptions& options) {
       work.budget = on_gpu;
       work.budget["cpu"] = bench.share(2);
       // The CPU multiplies what the link does not bring.
-      const double moved =
+      const double together =
           bench.profile().of_gpu(0).link_bandwidth + bench.profile().help_bandwidth;
+      const double brought = bench.brought_from(kCpuDevice, work);
       bench.measure({{row(fmt::format("{} % on the GPU, rest in RAM", percent), "tokens/s",
-                          bench.rate_of(moved, on_gpu["0"])),
+                          brought > 0 ? std::optional(together / brought) : std::nullopt),
                       token_rate}},
                     work, with_tokens(work, kFromRam.peer));
     }

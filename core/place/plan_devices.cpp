@@ -37,8 +37,8 @@ void set_drivers(const Workload& load, std::vector<PlanDevice>* devices) {
   }
 }
 
-// What a CPU reads from disk gets what is left, beside what is used as much as is worth reading at
-// once.
+// What a CPU that is alone reads from disk gets what is left, beside what is used as much as is
+// worth reading at once. Beside a GPU what is left is for what passes through RAM to it.
 void add_reads_ahead(Bytes piece, PlanDevice* device) {
   const Bytes used = device->used();
   const Bytes left =
@@ -61,6 +61,10 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     return devices.back();
   };
   for (const Budget& item : memory) at(item.device).budget = item.bytes();
+  bool alone = true;
+  for (std::size_t e = 0; e < held.size(); ++e) {
+    if (held[e].busy && world.executors[e].device.is_accelerator()) alone = false;
+  }
   for (std::size_t e = 0; e < held.size(); ++e) {
     if (!held[e].busy) continue;
     Unit all;
@@ -80,7 +84,7 @@ std::vector<PlanDevice> devices_of(const World& world, const std::vector<Held>& 
     device.activations = load.fixed;
     device.context = device.device.is_accelerator() ? load.of_driver() : 0;
     device.slots = static_cast<Bytes>(timing.slot_bytes[e]);
-    if (device.device == kCpuDevice && timing.slots[e] > 0) {
+    if (alone && device.device == kCpuDevice && timing.slots[e] > 0) {
       add_reads_ahead(device.slots / static_cast<Bytes>(timing.slots[e]), &device);
     }
     // Two slots may be more than all that ever comes.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/state.h"
 
 namespace haul::distributed {
@@ -57,6 +58,10 @@ void AskingRunner::ask_pass(const models::Inputs& inputs, const at::Tensor& x) {
 }
 
 void AskedPasses::perform(Map* request) {
+  runtime::telling_lack_of_memory(state_, [&] { answer(request); });
+}
+
+void AskedPasses::answer(Map* request) {
   Map& map = *request;
   const std::string& what = std::get<std::string>(map.at("what").value);
   if (what == kEnd) return;

@@ -62,6 +62,8 @@ class AskedPasses {
   void perform(PipelineValue::Map* request);
 
  private:
+  void answer(PipelineValue::Map* request);
+
   LoadedModel::State& state_;
   std::map<std::int64_t, runtime::LayerPasses> groups_;
 };

@@ -11,6 +11,7 @@
 #include "haul/profile.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/weight_store.h"
+#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/input_ids.h"
 #include "runtime/generate/state.h"
 
@@ -41,7 +42,8 @@ class FamilyStage {
     }
     at::Tensor x = tensor_in(map, "x");
     if (x.defined()) x = x.to(state.device);
-    x = state.model->forward_part(inputs.to(state.device), state.layers, x);
+    x = runtime::telling_lack_of_memory(
+        state, [&] { return state.model->forward_part(inputs.to(state.device), state.layers, x); });
     if (state.layers.end == state.model->layers().size()) return {x.to(at::kCPU, at::kFloat)};
     map["x"] = {x};
     return {std::move(map)};

@@ -6,6 +6,7 @@
 // without a GPU have a file of this name instead.
 
 #include <cstddef>
+#include <mutex>
 
 #include <cooperative_groups.h>
 #include <cuda_pipeline.h>
@@ -55,7 +56,11 @@ template <typename Job>
 cudaError_t start(void (*kernel)(Job), const Job& job, dim3 grid, int threads, std::size_t shared,
                   cudaStream_t stream, int cluster = 1) {
   constexpr std::size_t kAlwaysThere = 48 * 1024;
+  // What a kernel may have is one number, which another thread may set for a smaller input.
+  static std::mutex mutex;
+  std::unique_lock<std::mutex> alone(mutex, std::defer_lock);
   if (shared > kAlwaysThere) {
+    alone.lock();
     const cudaError_t raised = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (raised != cudaSuccess) return raised;

@@ -255,8 +255,10 @@ class Builder {
     if (options_.slots) return *options_.slots;
     const Bytes module = largest_module(device);
     if (const Bytes planned = planned_slots(device)) return std::max(planned, module);
-    // One module in use while the next ones come, or one alone where there is no more room.
-    const Bytes most = module + (device.is_cpu() ? std::max(module, kReadAhead) : module);
+    // One module in use while the next ones come, or one alone where there is no more room. What a
+    // CPU has left beside a GPU is for what passes through RAM to it.
+    const bool ahead = device.is_cpu() && !on_gpu_;
+    const Bytes most = module + (ahead ? std::max(module, kReadAhead) : module);
     return std::clamp(store_->ledger(device).left().value_or(most), module, most);
   }
 

@@ -72,19 +72,17 @@ std::byte* SplitRoom::take(Bytes size) {
   return side.slab->data();
 }
 
-void SplitRoom::leave() {
-  sides_[turn_].last_use = point_of_current_stream(gpu_);
+void SplitRoom::leave() noexcept {
+  try {
+    sides_[turn_].last_use = point_of_current_stream(gpu_);
+  } catch (...) {
+    sides_[turn_].last_use = {};  // of a GPU that has failed, which uses it no more
+  }
   turn_ = (turn_ + 1) % sides_.size();
 }
 
 SplitRoom::~SplitRoom() {
-  for (const Side& side : sides_) {
-    try {
-      wait_for(side.last_use);
-    } catch (const Error&) {
-      // A GPU that has failed reads nothing more.
-    }
-  }
+  for (const Side& side : sides_) settle(side.last_use);
 }
 
 at::Tensor as_gpu_tensor(void* data, c10::Device device, c10::ScalarType type, std::int64_t rows,
@@ -114,13 +112,16 @@ bool is_split(const at::Tensor& x, const at::Tensor& weight) {
          x.scalar_type() == weight.scalar_type();
 }
 
-std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::Tensor> weights,
-                                      std::span<const at::Tensor> biases) {
+namespace {
+
+// Of vectors (count, width) and each weight.
+std::vector<at::Tensor> products_of(const at::Tensor& vectors,
+                                    std::span<const at::Tensor> weights) {
   const Weight* const first = find_weight(weights.front());
   const c10::Device device = first->device;
   const c10::ScalarType type = weights.front().scalar_type();
-  const std::int64_t width = weights.front().size(1);
-  const std::int64_t count = x.numel() / width;
+  const std::int64_t width = vectors.size(1);
+  const std::int64_t count = vectors.size(0);
   const auto row_bytes = static_cast<Bytes>(width) * c10::elementSize(type);
 
   std::vector<const Weight*> split;
@@ -135,10 +136,8 @@ std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::T
     room_bytes += products_size(host.back(), count);
   }
 
-  const at::Tensor vectors = x.reshape({count, width}).contiguous();
-  SplitRoom& room = first->store->split_room(device);
-  const std::unique_lock entered = room.enter();
-  std::byte* const memory = room.take(room_bytes);
+  const SplitRoom::Use use(first->store->split_room(device), room_bytes);
+  std::byte* const memory = use.memory();
   std::byte* out = memory + vector_bytes;
   for (kernels::HostRows& rows : host) {
     rows.out = out;
@@ -147,7 +146,7 @@ std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::T
   at::Tensor to_cpu = as_gpu_tensor(memory, device, c10::ScalarType::Float, count, width);
   // By a kernel: a copy would be one of the link's.
   at::mul_out(to_cpu, vectors, at::scalar_tensor(1));
-  room.work().begin();
+  use.work().begin();
   std::vector<at::Tensor> results;
   for (std::size_t i = 0; i < split.size(); ++i) {  // one at a time: a plan has room for one
     const PartLease lease(*split[i]->streamer, split[i]->part);
@@ -156,15 +155,23 @@ std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::T
         at::linear(vectors, as_gpu_tensor(lease.data(), device, type, brought, width)));
   }
   const kernels::HostProducts products(host, reinterpret_cast<const float*>(memory), count);
-  room.work().finish(products.pieces(),
-                     [products](std::size_t piece) { products.multiply(piece); });
+  use.work().finish(products.pieces(), [products](std::size_t piece) { products.multiply(piece); });
   for (std::size_t i = 0; i < split.size(); ++i) {
     const at::Tensor others = as_gpu_tensor(host[i].out, device, type, count, host[i].count);
     results[i] = at::cat({results[i], others}, 1);
   }
-  room.leave();
+  return results;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> split_linears(const at::Tensor& x, std::span<const at::Tensor> weights,
+                                      std::span<const at::Tensor> biases) {
+  const std::int64_t width = weights.front().size(1);
+  std::vector<at::Tensor> results =
+      products_of(x.reshape({x.numel() / width, width}).contiguous(), weights);
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  for (std::size_t i = 0; i < split.size(); ++i) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
     if (biases[i].defined()) add_bias(biases[i], results[i]);
     sizes.back() = weights[i].size(0);
     results[i] = results[i].view(sizes);

@@ -29,15 +29,29 @@ class SplitRoom {
   SplitRoom(int gpu, Ledger ram) : gpu_(gpu), ram_(std::move(ram)), work_(gpu) {}
   ~SplitRoom();
 
-  // Held for as long as the room is used.
-  std::unique_lock<std::mutex> enter() { return std::unique_lock(mutex_); }
-  // REQUIRES: entered. Bytes for vectors, and behind them for products.
-  std::byte* take(Bytes size);
-  HostWork& work() { return work_; }
-  // What was taken may be used again after what the current stream has been given.
-  void leave();
+  // So many bytes for vectors, and behind them for products, of one at a time. They may be used
+  // again after what the current stream has been given when this ends, be it with an error.
+  class Use {
+   public:
+    Use(SplitRoom& room, Bytes size)
+        : room_(room), entered_(room.mutex_), memory_(room.take(size)) {}
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() { room_.leave(); }
+
+    std::byte* memory() const { return memory_; }
+    HostWork& work() const { return room_.work_; }
+
+   private:
+    SplitRoom& room_;
+    std::unique_lock<std::mutex> entered_;
+    std::byte* memory_;
+  };
 
  private:
+  std::byte* take(Bytes size);
+  void leave() noexcept;
+
   struct Side {
     std::unique_ptr<Slab> slab;
     GpuPoint last_use;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory that a GPU could not give, told with the plan's numbers.
+// Memory that a GPU, or RAM beside it, could not give, told with the plan's numbers.
 
 #include <string_view>
 
@@ -26,7 +26,10 @@ auto telling_lack_of_memory(const LoadedModel::State& state, const Work& work) {
     if (!is_lack_of_memory(error.what_without_backtrace())) throw;
     tell_lack_of_memory(state, error.what_without_backtrace());
   } catch (const Error& error) {
-    if (!is_lack_of_memory(error.what()) || !first_gpu(state.plan)) throw;
+    if (error.kind() != ErrorKind::kResource || !is_lack_of_memory(error.what()) ||
+        !first_gpu(state.plan)) {
+      throw;
+    }
     tell_lack_of_memory(state, error.what());
   }
 }

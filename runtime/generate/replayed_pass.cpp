@@ -25,21 +25,13 @@ class Replaying {
 
 }  // namespace
 
-void ReplayedPass::settle() noexcept {
-  try {
-    wait_for(last_);
-  } catch (const Error&) {
-    // A GPU that has failed writes nothing, and says so at the next call.
-  }
-}
-
 void ReplayedPass::set_numbers(const at::Tensor& ids, std::int64_t past) {
   const std::int64_t batch = ids.size(0);
   if (!numbers_.defined() || numbers_.size(0) != batch + 1) {
     graph_.reset();
-    settle();
+    settle(last_);
+    numbers_.reset();  // neither, until both are there
     told_ = at::empty({kAhead, batch}, at::TensorOptions(at::kLong).pinned_memory(true));
-    // Last: by its size it is known whether both are there.
     numbers_ = at::empty({batch + 1}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
   const at::Tensor now = at::empty({batch + 1}, at::kLong);
@@ -56,9 +48,10 @@ void ReplayedPass::work(ModelCache& cache) {
   models::Inputs inputs{ids.view({batch, 1})};
   inputs.positions = past.view({1, 1});
   inputs.cache = &cache;
-  logits_ = run_(inputs);
-  kernels::likeliest_into(logits_.select(1, 0), ids);
+  at::Tensor logits = run_(inputs);
+  kernels::likeliest_into(logits.select(1, 0), ids);
   kernels::tell(ids, past, told_);
+  logits_ = std::move(logits);  // last: of a recording that fails nothing stays
 }
 
 void ReplayedPass::run(ModelCache& cache) {

@@ -28,7 +28,7 @@ class ReplayedPass {
   ReplayedPass(at::Device device, Run run) : device_(device), run_(std::move(run)) {}
   ReplayedPass(const ReplayedPass&) = delete;
   ReplayedPass& operator=(const ReplayedPass&) = delete;
-  ~ReplayedPass() { settle(); }
+  ~ReplayedPass() { settle(last_); }
 
   // The logits after a new token of each sequence, ids (B, 1). They are overwritten by the next
   // pass.
@@ -49,7 +49,6 @@ class ReplayedPass {
   };
 
   // Until no pass writes to the host's memory any more.
-  void settle() noexcept;
   void set_numbers(const at::Tensor& ids, std::int64_t past);
   void run(ModelCache& cache);
   void work(ModelCache& cache);

@@ -24,7 +24,7 @@ class CpuLane final : public Lane {
   }
 
   void wait(const GpuPoint&) override {}
-  GpuPoint used() override { return {}; }
+  GpuPoint used() noexcept override { return {}; }
   void read_back(std::byte* host, const std::byte* from, Bytes size) override {
     std::memcpy(host, from, size);
   }

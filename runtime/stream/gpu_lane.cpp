@@ -68,7 +68,13 @@ class GpuLane final : public Lane {
   std::size_t reach() const override { return staging_.reach(); }
 
   void wait(const GpuPoint& ready) override { current_stream_waits(index_, ready); }
-  GpuPoint used() override { return point_of_current_stream(index_); }
+  GpuPoint used() noexcept override {
+    try {
+      return point_of_current_stream(index_);
+    } catch (...) {
+      return {};  // a GPU that has failed reads nothing more, and says so at the next call
+    }
+  }
 
   void read_back(std::byte* host, const std::byte* from, Bytes size) override {
     GpuPoint end;

@@ -51,7 +51,7 @@ class Lane {
   // The caller's further work comes after the point.
   virtual void wait(const GpuPoint& ready) = 0;
   // The caller's work so far.
-  virtual GpuPoint used() = 0;
+  virtual GpuPoint used() noexcept = 0;
   // Copies back from the device to RAM, and waits for it.
   virtual void read_back(std::byte* host, const std::byte* from, Bytes size) = 0;
 };

@@ -35,7 +35,7 @@ Streamer::~Streamer() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return coming_ == 0; });
   for (const Weight& weight : weights_) {
-    for (const GpuPoint& point : weight.used) wait_for(point);
+    for (const GpuPoint& point : weight.used) settle(point);
   }
 }
 
@@ -118,7 +118,7 @@ void Streamer::leave_unless_leased(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [&] { return coming_ == 0 || leased_ > 0 || !leaving_; });
   if (leased_ > 0 || !leaving_) return;  // the last release does it, or someone has
   while (!placed_.empty()) vacate(placed_.back());
-  for (const GpuPoint& point : vacated_) wait_for(point);
+  for (const GpuPoint& point : vacated_) settle(point);
   vacated_.clear();
   slab_.reset();
   arena_ = Arena(arena_.size());  // the next to come begin at its start
@@ -141,7 +141,7 @@ void Streamer::vacate(int index) {
   for (GpuPoint& point : weight.used) vacated_.push_back(std::move(point));
   weight.used.clear();
   if (weight.extra) {
-    for (const GpuPoint& point : vacated_) wait_for(point);  // before its memory goes
+    for (const GpuPoint& point : vacated_) settle(point);  // before its memory goes
     unplanned_ -= weight.extra->size();
     weight.extra.reset();
   } else {
@@ -367,11 +367,12 @@ void Streamer::arrived(int index, std::exception_ptr error, GpuPoint ready) {
   changed_.notify_all();  // under the lock: the destructor waits for the last of these
 }
 
-void Streamer::give_up(std::span<const int> weights) {
+void Streamer::give_up(std::unique_lock<std::mutex>& lock, std::span<const int> weights) {
   for (const int index : weights) {
     if (--weights_[index].leases == 0) --leased_;
   }
   changed_.notify_all();
+  if (leaving_) leave_unless_leased(lock);
 }
 
 // Until it is known of all weights whether they have come.
@@ -432,7 +433,7 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
     if (weights_[index].state != State::kFailed) continue;
     Error failure = *weights_[index].failure;
     failure.add_context(fmt::format("weight '{}'", weights_[index].name));
-    give_up(weights);
+    give_up(lock, weights);
     throw Error(failure);
   }
   data.clear();
@@ -441,7 +442,13 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
   std::vector<GpuPoint> ready;
   for (const int index : weights) ready.push_back(weights_[index].ready);
   lock.unlock();
-  for (const GpuPoint& point : ready) lane_->wait(point);
+  try {
+    for (const GpuPoint& point : ready) lane_->wait(point);
+  } catch (const Error&) {
+    lock.lock();
+    give_up(lock, weights);
+    throw;
+  }
 }
 
 void Streamer::release(std::span<const int> weights) {
@@ -454,8 +461,7 @@ void Streamer::release(std::span<const int> weights) {
       points.push_back(used);
     }
   }
-  give_up(weights);
-  if (leaving_) leave_unless_leased(lock);
+  give_up(lock, weights);
 }
 
 }  // namespace haul::runtime

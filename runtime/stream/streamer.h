@@ -140,7 +140,7 @@ class Streamer {
   int step(Place& at) const;
   std::optional<Place> prefetch(Place at, std::vector<Fill>& fills);
   std::optional<std::vector<Home>> expected_after(const std::optional<Place>& slots_end);
-  void give_up(std::span<const int> weights);
+  void give_up(std::unique_lock<std::mutex>& lock, std::span<const int> weights);
   void fetch(std::unique_lock<std::mutex>& lock, std::span<const int> weights,
              const std::vector<Fill>& fills,
              const std::optional<std::vector<Home>>& ahead = std::nullopt);

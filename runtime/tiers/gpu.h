@@ -62,6 +62,9 @@ void current_stream_waits(int index, const GpuPoint& point);
 bool is_past(const GpuPoint& point);
 // Blocks the caller.
 void wait_for(const GpuPoint& point);
+// The same at an end, where nobody can be told: a GPU that has failed does no more, and says so at
+// the next call.
+void settle(const GpuPoint& point) noexcept;
 // For waits of milliseconds: leaves the core to others. Of a GPU that has failed the next call
 // tells.
 void rest_until(const GpuPoint& point);

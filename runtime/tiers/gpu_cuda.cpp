@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -57,9 +58,15 @@ struct GpuPoint::Event {
 namespace {
 
 GpuPoint record(int index, cudaStream_t stream) {
-  auto event = std::make_shared<GpuPoint::Event>(index);
-  check(cudaEventRecord(event->event, stream), gpu_name(index));
-  return GpuPoint(std::move(event));
+  try {
+    auto event = std::make_shared<GpuPoint::Event>(index);
+    check(cudaEventRecord(event->event, stream), gpu_name(index));
+    return GpuPoint(std::move(event));
+  } catch (const std::exception&) {
+    // An event takes memory, which may be what is missing.
+    check(cudaStreamSynchronize(stream), gpu_name(index));
+    return {};
+  }
 }
 
 cudaStream_t current_stream(int index) {
@@ -108,7 +115,13 @@ void let_pools_grow() {
 void* allocate_on_gpu(int index, Bytes size) {
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
   void* memory = nullptr;
-  check(cudaMalloc(&memory, size), fmt::format("GPU {}: {}", index, format_bytes(size)));
+  cudaError_t code = cudaMalloc(&memory, size);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    c10::cuda::CUDACachingAllocator::emptyCache();  // of what torch's tensors had
+    code = cudaMalloc(&memory, size);
+  }
+  check(code, fmt::format("GPU {}: {}", index, format_bytes(size)));
   return memory;
 }
 
@@ -147,6 +160,10 @@ bool is_past(const GpuPoint& point) {
 void wait_for(const GpuPoint& point) {
   if (!point.event()) return;
   check(cudaEventSynchronize(point.event()->event), gpu_name(point.event()->index));
+}
+
+void settle(const GpuPoint& point) noexcept {
+  if (point.event()) cudaEventSynchronize(point.event()->event);
 }
 
 void rest_until(const GpuPoint& point) {

@@ -1,7 +1,8 @@
 #pragma once
 
 // Work on a GPU that is recorded once and run again as a whole by one call. In a build without the
-// CUDA part there is none, and what needs one throws Error(kUnsupported). One thread.
+// CUDA part there is none, and what needs one throws Error(kUnsupported). Each of one thread at a
+// time; those of one GPU run one after the other, whatever streams they are given to.
 
 #include <functional>
 #include <memory>

@@ -81,8 +81,8 @@ struct HostWork::State {
     const CUresult code = function(stream, counter.address(), number, 0);
     if (code == CUDA_SUCCESS) return;
     throw Error(ErrorKind::kResource,
-                fmt::format("GPU {}: its stream cannot wait for the CPU: driver error {}", index,
-                            static_cast<int>(code)));
+                fmt::format("GPU {}: its stream cannot wait for the CPU: {}", index,
+                            cudaGetErrorString(static_cast<cudaError_t>(code))));
   }
 
   int index;

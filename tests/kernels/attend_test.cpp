@@ -33,7 +33,9 @@ void expect_the_same(const Case& item, const Looking& looking, at::ScalarType ty
   EXPECT_EQ(own.sizes(), plain.sizes());
   EXPECT_EQ(own.scalar_type(), type);
   const double most = type == at::kFloat ? 1e-5 : 0x1p-6;
-  EXPECT_TRUE(at::allclose(own, plain, most, most)) << item.looking << " at " << item.tokens;
+  EXPECT_TRUE(at::allclose(own, plain, most, most))
+      << item.looking << " at " << item.tokens << ", " << type << (looking.causal ? ", causal" : "")
+      << ": " << (own - plain).abs().max().item<double>() << " apart";
 }
 
 TEST(Attend, OfOneTokenIsTheSameAsOfTorchsOps) {

@@ -1,29 +1,30 @@
 // haul's kernels on a GPU, each against its plain twin.
 
-#include <algorithm>
+#include "tests/kernels/gpu_ops.h"
+
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/argmax.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/pow.h>
-#include <ATen/ops/randn.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 
-#include "haul/estimate.h"
 #include "kernels/angles.h"
-#include "kernels/attend.h"
 #include "kernels/layer_norm.h"
 #include "kernels/likeliest.h"
 #include "kernels/linear.h"
@@ -35,39 +36,91 @@
 namespace haul::kernels {
 namespace {
 
-at::Tensor some(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::randn(sizes, at::TensorOptions().dtype(type).device(at::kCUDA));
-}
-
-at::Tensor exact(const at::Tensor& x) {
-  return x.defined() ? x.to(at::kDouble) : x;
-}
-
-class GpuOps : public testing::TestWithParam<at::ScalarType> {
+class GpuOps : public OnGpu {
  protected:
-  at::Tensor some(at::IntArrayRef sizes) const { return kernels::some(sizes, type); }
+  // What should come out, and how far away from it what does may be.
+  struct Expected {
+    at::Tensor value, most;
+  };
 
-  // What a sum of products in float32, in any order, may be away from the exact one.
-  void expect_product(const at::Tensor& found, const at::Tensor& x, const at::Tensor& weight,
-                      const at::Tensor& bias) const {
-    const at::Tensor expected = plain_linear(exact(x), exact(weight), exact(bias));
+  // Of a sum of products in float32, in any order.
+  Expected exact_product(const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& bias) const {
+    const at::Tensor value = plain_linear(exact(x), exact(weight), exact(bias));
     const at::Tensor sizes = at::linear(exact(x).abs(), exact(weight).abs());
     const double terms = static_cast<double>(weight.size(1)) + 1;
-    const at::Tensor most =
-        terms * 0x1p-24 * (sizes + expected.abs()) + last_place * expected.abs();
+    return {value, terms * 0x1p-24 * (sizes + value.abs()) + last_place * value.abs()};
+  }
+  // Of two of them, the first through a curve, each rounded, and so is what they give.
+  Expected exact_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
+                      Curve curve) const {
+    const Expected before = exact_product(x, gate.weight, gate.bias);
+    const Expected all = exact_product(x, layer.weight, layer.bias);
+    const at::Tensor open = plain_curved(before.value, curve);
+    const at::Tensor value = open * all.value;
+    // No curve is steeper than 1.13.
+    const at::Tensor away =
+        1.2 * before.most + 0x1p-20 * before.value.abs() + last_place * open.abs();
+    return {value, 1.01 * ((all.value.abs() + all.most) * away + open.abs() * all.most) +
+                       last_place * value.abs()};
+  }
+
+  void expect_near(const at::Tensor& found, const Expected& expected, const at::Tensor& x,
+                   const at::Tensor& weight) const {
     EXPECT_EQ(found.scalar_type(), x.scalar_type());
-    EXPECT_EQ(found.sizes(), expected.sizes());
-    EXPECT_TRUE(((exact(found) - expected).abs() <= most).all().item<bool>())
+    EXPECT_EQ(found.sizes(), expected.value.sizes());
+    EXPECT_TRUE(((exact(found) - expected.value).abs() <= expected.most).all().item<bool>())
         << x.sizes() << " by " << weight.sizes();
   }
 
-  const at::ScalarType type = GetParam();
+  // Whether a kernel multiplies them; else torch does.
+  bool has_kernel(const at::Tensor& x, const at::Tensor& weight) const {
+    const auto place = reinterpret_cast<std::uintptr_t>(weight.const_data_ptr());
+    return has_kernels && x.numel() <= 4 * x.size(-1) && x.size(-1) % wide == 0 &&
+           weight.size(1) % wide == 0 && place % 16 == 0;
+  }
+  void expect_linear(const at::Tensor& found, const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias) const {
+    if (has_kernel(x, weight)) {
+      expect_near(found, exact_product(x, weight, bias), x, weight);
+    } else {
+      EXPECT_TRUE(found.equal(at::linear(x, weight, bias))) << x.sizes() << weight.sizes();
+    }
+  }
+  void expect_conv1d(const at::Tensor& found, const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias) const {
+    if (has_kernel(x, weight)) {
+      expect_near(found, exact_product(x, weight.t(), bias), x, weight);
+    } else {
+      EXPECT_TRUE(found.equal(plain_conv1d(x, weight, bias))) << x.sizes() << weight.sizes();
+    }
+  }
+  void expect_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
+                   Curve curve) const {
+    const at::Tensor found = gated_pair(x, gate, layer, curve);
+    if (has_kernel(x, gate.weight) && has_kernel(x, layer.weight)) {
+      expect_near(found, exact_pair(x, gate, layer, curve), x, layer.weight);
+      return;
+    }
+    const at::Tensor plain = plain_curved(at::linear(x, gate.weight, gate.bias), curve) *
+                             at::linear(x, layer.weight, layer.bias);
+    EXPECT_TRUE(at::allclose(found, plain, 4 * rounding, 1e-6))
+        << x.sizes() << " by " << layer.weight.sizes();
+  }
+
   const double last_place = type == at::kFloat ? 0x1p-23 : 0x1p-8;  // of a number
-  // Of a BF16; of sums in float32.
-  const double rounding = type == at::kFloat ? 0x1p-18 : 0x1p-8;
   // Numbers of a 16-byte access.
   const std::int64_t wide = 16 / static_cast<std::int64_t>(c10::elementSize(type));
 };
+
+class GpuKernels : public GpuOps {};  // what torch does not promise
+
+// Of a weight that no kernel takes; of rows of one tile; of several; and of more rows a warp than
+// its lanes end before they ask again for what follows a product.
+struct Sizes {
+  std::int64_t width, height;
+};
+constexpr std::array<Sizes, 4> kWeights = {{{7, 300}, {264, 700}, {2056, 2500}, {64, 70000}}};
 
 TEST_P(GpuOps, LinearGivesWhatTorchsGives) {
   at::manual_seed(7);
@@ -77,12 +130,8 @@ TEST_P(GpuOps, LinearGivesWhatTorchsGives) {
         const at::Tensor x = some({1, rows, width});
         const at::Tensor weight = some({height, width});
         const at::Tensor bias = some({height});
-        if (rows > 4 || width % wide != 0) {  // torch's
-          EXPECT_TRUE(kernels::linear(x, weight, bias).equal(at::linear(x, weight, bias)));
-          continue;
-        }
-        expect_product(kernels::linear(x, weight), x, weight, {});
-        expect_product(kernels::linear(x, weight, bias), x, weight, bias);
+        expect_linear(kernels::linear(x, weight), x, weight, {});
+        expect_linear(kernels::linear(x, weight, bias), x, weight, bias);
       }
     }
   }
@@ -100,11 +149,9 @@ TEST_P(GpuOps, Conv1dGivesWhatTorchsGives) {
         const at::Tensor residual = some({1, rows, columns});
         const at::Tensor found = conv1d(x, weight, bias);
         EXPECT_TRUE(conv1d(x, weight, bias, residual).equal(residual + found));
-        if (rows > 4 || width % wide != 0 || columns % wide != 0) {  // torch's
-          EXPECT_TRUE(found.equal(plain_conv1d(x, weight, bias)));
-          continue;
-        }
-        expect_product(found, x, weight.t(), bias);
+        expect_conv1d(found, x, weight, bias);
+        expect_conv1d(kernels::conv1d(x, weight, {}), x, weight, {});
+        if (!has_kernel(x, weight)) continue;
         EXPECT_TRUE(at::allclose(conv1d(x, weight, bias, {}, Curve::kGeluByTanh),
                                  at::gelu(found, "tanh"), 2 * rounding, 1e-6));
         // The same bits beside others, where every GPU has the memory for all of them at once.
@@ -117,20 +164,57 @@ TEST_P(GpuOps, Conv1dGivesWhatTorchsGives) {
 
 TEST_P(GpuOps, LinearRoundsAsSeparateOperatorsDo) {
   at::manual_seed(8);
-  for (const std::int64_t rows : {1, 3, 4}) {
-    for (const std::int64_t height : {700, 70000}) {  // 70,000: more than a warp has lanes for
-      const at::Tensor x = some({1, rows, 1024});
-      const at::Tensor weight = some({height, 1024});
+  for (const std::int64_t rows : {1, 2, 3, 4, 5}) {
+    for (const auto& [width, height] : kWeights) {
+      const at::Tensor x = some({1, rows, width});
+      const at::Tensor weight = some({height, width});
       const at::Tensor bias = some({height});
       const at::Tensor product = kernels::linear(x, weight, bias);
+      expect_linear(product, x, weight, bias);
       const at::Tensor residual = some({1, rows, height});
-      EXPECT_TRUE(kernels::linear(x, weight, bias, residual).equal(residual + product));
+      EXPECT_TRUE(kernels::linear(x, weight, bias, residual).equal(residual + product))
+          << rows << " x " << width;
       const at::Tensor gate = some({1, rows, height});
       EXPECT_TRUE(gated_linear(x, weight, bias, gate, Curve::kSilu)
-                      .equal(plain_gated_linear(x, weight, bias, gate, Curve::kSilu)));
+                      .equal(plain_curved(gate, Curve::kSilu) * product))
+          << rows << " x " << width;
       EXPECT_TRUE(at::allclose(gated_linear(x, weight, bias, gate, Curve::kGeluByTanh),
-                               plain_gated_linear(x, weight, bias, gate, Curve::kGeluByTanh),
-                               2 * rounding, 1e-6));
+                               plain_curved(gate, Curve::kGeluByTanh) * product, 2 * rounding,
+                               1e-6))
+          << rows << " x " << width;
+    }
+  }
+}
+
+TEST_P(GpuOps, LinearsGiveForEachOfThreeWhatTorchsGives) {
+  at::manual_seed(14);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const auto& [width, height] : kWeights) {
+      const at::Tensor x = some({1, rows, width});
+      const std::int64_t fewer = height / 7;
+      const std::vector<LinearWeights> layers{{some({height, width}), some({height})},
+                                              {some({fewer, width}), {}},
+                                              {some({fewer + 1, width}), some({fewer + 1})}};
+      const std::vector<at::Tensor> found = linears(x, layers);
+      ASSERT_EQ(found.size(), layers.size());
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        expect_linear(found[i], x, layers[i].weight, layers[i].bias);
+      }
+    }
+  }
+}
+
+TEST_P(GpuOps, GatedPairGivesWhatTorchsOpsGive) {
+  at::manual_seed(16);
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
+    for (const auto& [width, height] : kWeights) {
+      const at::Tensor x = some({1, rows, width}) / std::sqrt(width);
+      const LinearWeights biased{some({height, width}), some({height})};
+      const LinearWeights other{some({height, width}), {}};
+      for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
+        expect_pair(x, biased, other, curve);
+        expect_pair(x, other, biased, curve);
+      }
     }
   }
 }
@@ -138,7 +222,7 @@ TEST_P(GpuOps, LinearRoundsAsSeparateOperatorsDo) {
 // Where a product is there before its curve, as of a weight that was fetched: the same bits.
 TEST_P(GpuOps, LinearCurvesAsTheCurveDoes) {
   at::manual_seed(13);
-  for (const std::int64_t rows : {1, 3, 4, 5, 40}) {
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 40}) {
     for (const std::int64_t width : {7, 264, 2560}) {
       const at::Tensor x = some({1, rows, width});
       const LinearWeights layer{some({700, width}), some({700})};
@@ -153,7 +237,7 @@ TEST_P(GpuOps, LinearCurvesAsTheCurveDoes) {
   }
 }
 
-TEST_P(GpuOps, LinearGivesTheSameBitsBesideOthers) {
+TEST_P(GpuKernels, LinearGivesTheSameBitsBesideOthers) {
   at::manual_seed(9);
   const at::Tensor weight = some({3000, 2048});
   const at::Tensor other = some({500, 2048});
@@ -221,17 +305,63 @@ TEST_P(GpuOps, Conv1dNormalisesAsTheNormDoes) {
   }
 }
 
-TEST_P(GpuOps, LinearLeavesOtherDtypesAndGradientsToTorch) {
+TEST_P(GpuOps, LinearLeavesGradientsToTorch) {
   const at::Tensor x = some({1, 64}).requires_grad_();
   kernels::linear(x, some({8, 64})).sum().backward();
   EXPECT_TRUE(x.grad().defined());
-  const at::Tensor other = kernels::some({1, 64}, at::kHalf);
-  const at::Tensor weight = kernels::some({8, 64}, at::kHalf);
-  EXPECT_TRUE(kernels::linear(other, weight).equal(at::linear(other, weight)));
+}
+
+// Kernels that cannot read them there leave them to torch.
+TEST_P(GpuOps, ProductsAndNormsTakeNumbersFromAnyAddress) {
+  at::manual_seed(17);
+  const LinearWeights layer{some({304, 264}), {}};
+  const LinearWeights by_input{some({264, 304}), {}};
+  const at::Tensor by = some({264});
+  const at::Tensor centre = some({264});
+  for (const std::int64_t rows : {1, 4, 5}) {
+    const at::Tensor x = some({1, rows, 264});
+    const at::Tensor elsewhere = off(x);
+    expect_linear(kernels::linear(elsewhere, layer), elsewhere, layer.weight, {});
+    expect_conv1d(conv1d(elsewhere, by_input), elsewhere, by_input.weight, {});
+    expect_pair(elsewhere, layer, layer, Curve::kSilu);
+    const at::Tensor weight = off(layer.weight);
+    expect_linear(kernels::linear(x, weight), x, weight, {});
+    expect_linear(linears(x, std::vector<LinearWeights>{layer, {weight, {}}})[1], x, weight, {});
+    expect_pair(x, {weight, {}}, layer, Curve::kSilu);
+    expect_pair(x, layer, {weight, {}}, Curve::kSilu);
+    const at::Tensor turned = off(by_input.weight);
+    expect_conv1d(kernels::conv1d(x, turned, {}), x, turned, {});
+    for (const auto& [from, norm] : {std::pair(elsewhere, by), std::pair(x, off(by))}) {
+      const at::Tensor rms = plain_rms_norm(from, norm, 1e-5);
+      EXPECT_TRUE(rms_norm(from, norm, 1e-5).equal(rms)) << rows;
+      expect_linear(kernels::linear(Operand(from, {norm, {}, 1e-5}), layer), rms, layer.weight, {});
+      const at::Tensor centred = at::layer_norm(from, {264}, norm, centre, 1e-5);
+      EXPECT_TRUE(layer_norm(from, norm, centre, 1e-5).equal(centred)) << rows;
+      expect_conv1d(conv1d(Operand(from, {norm, centre, 1e-5}), by_input), centred, by_input.weight,
+                    {});
+    }
+  }
+}
+
+TEST_P(GpuKernels, TakeWhatFollowsAProductFromAnyAddress) {
+  at::manual_seed(18);
+  const at::Tensor weight = some({304, 264});
+  const at::Tensor by_input = some({264, 304});
+  const at::Tensor bias = some({304});
+  for (const std::int64_t rows : {1, 4}) {
+    const at::Tensor x = some({1, rows, 264});
+    const at::Tensor other = some({1, rows, 304});
+    EXPECT_TRUE(kernels::linear(x, weight, off(bias), off(other))
+                    .equal(kernels::linear(x, weight, bias, other)));
+    EXPECT_TRUE(conv1d(x, by_input, off(bias), off(other)).equal(conv1d(x, by_input, bias, other)));
+    EXPECT_TRUE(gated_linear(x, weight, off(bias), off(other), Curve::kSilu)
+                    .equal(gated_linear(x, weight, bias, other, Curve::kSilu)));
+    EXPECT_TRUE(curved(off(other), Curve::kSilu).equal(curved(other, Curve::kSilu)));
+  }
 }
 
 TEST_P(GpuOps, RmsNormIsTheSameAsOfTorchsOps) {
-  for (const std::int64_t width : {1, 3, 64, 576, 4096, 16384}) {
+  for (const std::int64_t width : {1, 3, 64, 576, 4096, 5120, 8192, 16384}) {
     for (const std::int64_t rows : {1, 5, 300}) {
       const at::Tensor x = 3 * some({2, rows, width});
       const at::Tensor weight = some({width});
@@ -247,7 +377,7 @@ TEST_P(GpuOps, RmsNormIsTheSameAsOfTorchsOps) {
 }
 
 TEST_P(GpuOps, LayerNormIsTheSameAsOfTorchs) {
-  for (const std::int64_t width : {1, 3, 64, 1600, 16384}) {
+  for (const std::int64_t width : {1, 3, 64, 1600, 5120, 8192, 16384}) {
     for (const std::int64_t rows : {1, 5, 300}) {
       const at::Tensor x = 3 * some({2, rows, width}) + 5;
       const at::Tensor weight = some({width});
@@ -283,6 +413,40 @@ TEST_P(GpuOps, LikeliestIsWhatTorchFinds) {
       EXPECT_TRUE(likeliest(few).equal(at::argmax(few, 1))) << "ties of " << rows << " x " << width;
       const at::Tensor apart = some({rows, 2, width}).select(1, 1);  // rows that lie apart
       EXPECT_TRUE(likeliest(apart).equal(at::argmax(apart, 1))) << rows << " x " << width;
+    }
+  }
+  // As many as a grid has of blocks side by side, and one more.
+  for (const std::int64_t rows : {65535, 65536}) {
+    const at::Tensor scores = some({rows, 8});
+    EXPECT_TRUE(likeliest(scores).equal(at::argmax(scores, 1))) << rows;
+  }
+  const at::Tensor elsewhere = off(some({3, 50256}));
+  EXPECT_TRUE(likeliest(elsewhere).equal(at::argmax(elsewhere, 1)));
+}
+
+// Numbers of few values, so that many are equal, and those that are no numbers.
+TEST_P(GpuOps, LikeliestOfOddNumbersIsWhatTorchFindsOnTheCpu) {
+  at::manual_seed(19);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::int64_t width : {8, 2051, 6004, 50257}) {
+    const at::Tensor few = at::randint(-3, 3, {3, width}).to(type);
+    at::Tensor zeros = at::full({3, width}, -0.0, few.options());
+    zeros[1][width - 1] = 0.0;
+    at::Tensor infinite = few.clone();
+    infinite[0][width / 2] = infinity;
+    infinite[1].fill_(-infinity);
+    infinite[2].fill_(-infinity);
+    infinite[2][width - 1] = -1e4;
+    at::Tensor odd = few.clone();
+    odd[0][0] = infinity;
+    odd[0][width - 1] = nan;
+    odd[1][width - 1] = nan;
+    odd[1][width - 3] = -nan;
+    odd[2].fill_(nan);
+    for (const at::Tensor& scores : {few, few - 10, zeros, infinite, odd}) {
+      EXPECT_TRUE(likeliest(scores.cuda()).cpu().equal(at::argmax(scores, 1)))
+          << width << ": " << at::argmax(scores, 1);
     }
   }
 }
@@ -341,152 +505,7 @@ TEST_P(GpuOps, RotateTurnsAndKeepsAsTorchsOpsDo) {
   }
 }
 
-// Of so many tokens, the last of all.
-at::Tensor shown(std::int64_t tokens, std::int64_t total) {
-  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCUDA);
-  const at::Tensor looking = at::arange(total - tokens, total, options).unsqueeze(1);
-  return (at::arange(total, options) <= looking).view({1, 1, tokens, total});
-}
-
-TEST_P(GpuOps, AttendAfterOthersLooksAtWhatAMaskWouldShow) {
-  const double near = std::max(rounding, 1e-4);
-  for (const auto& [batch, heads, kv_heads, size] :
-       {std::array<std::int64_t, 4>{1, 8, 2, 128}, {2, 6, 6, 80}, {1, 4, 1, 20}}) {
-    for (const std::int64_t tokens : {2, 5, 65, 512, 513, 1100}) {
-      for (const std::int64_t past : {0, 1, 203}) {
-        const at::Tensor queries = some({batch, heads, tokens, size});
-        const at::Tensor keys = some({batch, kv_heads, past + tokens, size});
-        const at::Tensor values = some({batch, kv_heads, past + tokens, size});
-        const Looking masked{shown(tokens, past + tokens)};
-        const at::Tensor expected =
-            plain_attend(exact(queries), exact(keys), exact(values), masked, 0.1);
-        for (const Looking& looking : {masked, Looking{{}, true}}) {
-          const at::Tensor found = attend(queries, keys, values, looking, 0.1);
-          ASSERT_EQ(found.sizes(), expected.sizes());
-          EXPECT_TRUE(at::allclose(exact(found), expected, 2 * near, near))
-              << tokens << " tokens after " << past << ", " << heads << " heads of " << size << ": "
-              << (exact(found) - expected).abs().max().item<double>();
-        }
-      }
-    }
-  }
-}
-
-// As plans count it. Rows of odd lengths have no copies.
-TEST_P(GpuOps, AttendAfterOthersHoldsWhoLooksAtWhomOnce) {
-  constexpr std::int64_t kTokens = 2048, kTotal = 7003, kLine = 7008;
-  const at::Tensor queries = some({1, 1, kTokens, 8});
-  const at::Tensor keys = some({1, 1, kTotal, 8});
-  const at::Tensor values = some({1, 1, kTotal, 8});
-  const auto held = [&](const Looking& looking) {
-    using namespace c10::cuda::CUDACachingAllocator;
-    attend(queries, keys, values, looking, 0.1);
-    const auto before = getDeviceStats(0).allocated_bytes[0].current;
-    resetPeakStats(0);
-    attend(queries, keys, values, looking, 0.1);
-    return static_cast<double>(getDeviceStats(0).allocated_bytes[0].peak - before);
-  };
-  const auto number = static_cast<double>(c10::elementSize(type));
-  EXPECT_LE(held({{}, true}), 1.05 * number * kTokensThatLookBack * kLine);
-  EXPECT_LE(held({shown(kTokens, kTotal)}), 1.05 * number * kTokens * kLine);
-}
-
-// As many as there are heads, from steep to nearly none.
-at::Tensor slopes_for(std::int64_t heads) {
-  return at::pow(2.0, -at::arange(1, heads + 1, at::kFloat) * 8 / heads).cuda();
-}
-
-TEST_P(GpuOps, AttendOfOneTokenIsTheSameAsOfTorchsOps) {
-  for (const auto& [batch, heads, kv_heads, size] : {std::array<std::int64_t, 4>{1, 32, 8, 128},
-                                                     {3, 9, 3, 64},
-                                                     {2, 25, 25, 64},
-                                                     {1, 16, 1, 256},
-                                                     {2, 6, 1, 128},
-                                                     {1, 32, 32, 80},
-                                                     {2, 4, 2, 96},
-                                                     {2, 4, 2, 84}}) {
-    for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 1000}) {
-      const at::Tensor queries = some({batch, 1, heads, size}).transpose(1, 2);
-      const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
-      const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
-      const at::Tensor seen_keys = keys.narrow(2, 0, tokens);
-      const at::Tensor seen_values = values.narrow(2, 0, tokens);
-      const double near = size == 84 ? std::max(rounding, 1e-4) : rounding;  // torch's, or ours
-      const at::Tensor places = at::arange(tokens, queries.options().dtype(at::kLong));
-      for (const at::Tensor& slopes : {at::Tensor(), slopes_for(heads)}) {
-        const at::Tensor own =
-            attend(queries, seen_keys, seen_values, {{}, false, {}, slopes}, 0.1);
-        Looking biased;
-        if (slopes.defined()) biased.mask = exact(place_bias(slopes, places.unsqueeze(0), type));
-        const at::Tensor expected =
-            plain_attend(exact(queries), exact(seen_keys), exact(seen_values), biased, 0.1);
-        EXPECT_EQ(own.sizes(), expected.sizes());
-        EXPECT_TRUE(at::allclose(exact(own), expected, 2 * near, near))
-            << tokens << " tokens, " << heads << " heads of " << size;
-        // However much room there is.
-        const at::Tensor past = at::full({1}, tokens - 1, places.options());
-        const at::Tensor replayed = attend(queries, keys, values, {{}, false, past, slopes}, 0.1);
-        if (size == 84) {
-          EXPECT_TRUE(at::allclose(replayed, own, 2 * near, near));
-        } else {
-          EXPECT_TRUE(replayed.equal(own));
-        }
-      }
-    }
-  }
-}
-
-// In one kernel, to the bits of one after another, whatever the room.
-TEST_P(GpuOps, KeepAndAttendIsToTurnToKeepAndToAttend) {
-  at::manual_seed(12);
-  for (const auto& [batch, heads, kv_heads, size] : {std::array<std::int64_t, 4>{1, 32, 8, 128},
-                                                     {3, 9, 3, 64},
-                                                     {2, 25, 25, 64},
-                                                     {1, 16, 1, 256},
-                                                     {2, 6, 1, 128},
-                                                     {1, 32, 32, 80},
-                                                     {2, 4, 2, 96},
-                                                     {2, 4, 2, 84}}) {
-    for (const std::int64_t tokens : {1, 2, 63, 64, 65, 200, 250, 510, 1000}) {
-      for (const std::int64_t turning : {0L, size / 2, size}) {
-        const at::Tensor queries = some({batch, 1, heads, size}).transpose(1, 2);
-        const at::Tensor added = some({batch, 1, 2 * kv_heads, size}).transpose(1, 2);
-        const at::Tensor new_keys = added.narrow(1, 0, kv_heads);
-        const at::Tensor new_values = added.narrow(1, kv_heads, kv_heads);
-        Angles angles;
-        const std::int64_t each = tokens % 2 == 0 ? batch : 1;  // of each sequence, or of all
-        if (turning > 0) angles = {some({each, 1, turning}), some({each, 1, turning})};
-        const at::Tensor keys = some({batch, kv_heads, tokens + 9, size});
-        const at::Tensor values = some({batch, kv_heads, tokens + 9, size});
-        const at::Tensor past = at::full({1}, tokens - 1, queries.options().dtype(at::kLong));
-        // With slopes where nothing turns, as models are.
-        const at::Tensor slopes = turning == 0 ? slopes_for(heads) : at::Tensor();
-        std::vector<at::Tensor> found;
-        for (const bool together : {false, true}) {
-          for (const bool replayed : {false, true}) {
-            const at::Tensor room_keys = keys.clone();
-            const at::Tensor room_values = values.clone();
-            const at::Tensor seen_keys = replayed ? room_keys : room_keys.narrow(2, 0, tokens);
-            const at::Tensor seen_values =
-                replayed ? room_values : room_values.narrow(2, 0, tokens);
-            const Looking looking{{}, false, replayed ? past : at::Tensor(), slopes};
-            const auto way = together ? keep_and_attend : keep_then_attend;
-            const at::Tensor out = way(queries, {new_keys, new_values}, angles,
-                                       {seen_keys, seen_values}, looking, 0.1);
-            if (size == 84 && replayed) continue;  // torch's, by another way
-            found.push_back(at::cat({out.flatten(), room_keys.flatten(), room_values.flatten()}));
-          }
-        }
-        for (const at::Tensor& one : found) {
-          EXPECT_TRUE(one.equal(found.front()))
-              << tokens << " tokens, " << heads << " heads of " << size << ", turning " << turning;
-        }
-      }
-    }
-  }
-}
-
-TEST_P(GpuOps, ServeWhereTheyShould) {
+TEST_P(GpuKernels, ServeWhereTheyShould) {
   const at::Tensor x = some({1, 64});
   EXPECT_TRUE(has_own_ops({&x}));
   const at::Tensor other = x.to(type == at::kFloat ? at::kBFloat16 : at::kFloat);
@@ -504,7 +523,7 @@ TEST(GpuTell, TellsTheHost) {
     at::Tensor told = at::zeros({4, count}, at::TensorOptions(at::kLong).pinned_memory(true));
     at::Tensor plain_past = past.clone();
     at::Tensor plain_told = told.clone();
-    for (std::int64_t pass = 0; pass < 3; ++pass) {
+    for (std::int64_t pass = 0; pass < 5; ++pass) {  // behind the last slot is the first
       const at::Tensor ids = at::arange(count, on_gpu) + 100 * pass;
       tell(ids, past, told);
       plain_tell(ids, plain_past, plain_told);
@@ -514,7 +533,9 @@ TEST(GpuTell, TellsTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GpuOps, testing::Values(at::kBFloat16, at::kFloat),
+INSTANTIATE_TEST_SUITE_P(All, GpuOps, testing::Values(at::kBFloat16, at::kFloat, at::kHalf),
+                         [](const auto& each) { return at::toString(each.param); });
+INSTANTIATE_TEST_SUITE_P(All, GpuKernels, testing::Values(at::kBFloat16, at::kFloat),
                          [](const auto& each) { return at::toString(each.param); });
 
 }  // namespace

@@ -80,28 +80,47 @@ inline std::string replaced(std::string text, std::string_view what, std::string
 // made for.
 inline std::vector<Family> families(const std::vector<std::string_view>& names = {}) {
   std::vector<Family> result;
+  std::size_t found = 0;
   for (const SmallModel& small : kSmallModels) {
     if (!names.empty() && std::find(names.begin(), names.end(), small.name) == names.end()) {
       continue;
     }
+    ++found;
     std::string wide = replaced(small.config, "192", "256");
     wide = replaced(wide, "\"head_dim\": 32", "\"head_dim\": 64");
     wide = replaced(wide, "\"d_kv\": 48", "\"d_kv\": 64");
     result.push_back({small.name, small.config});
     result.push_back({std::string(small.name) + "64", wide});
   }
+  if (!names.empty() && found != names.size()) throw std::invalid_argument("no such family");
+  return result;
+}
+
+// Those that forget tokens, if they would remember all.
+inline std::vector<Family> families_without_windows() {
+  std::vector<Family> result = families({"mistral", "qwen2"});
+  for (Family& family : result) {
+    family.name += "_whole";
+    family.config = replaced(family.config, "\"sliding_window\": 20", "\"sliding_window\": null");
+    family.config =
+        replaced(family.config, "\"use_sliding_window\": true", "\"use_sliding_window\": false");
+  }
   return result;
 }
 
 // Those with linear layers, whose matrices are large enough for the CPU to help with them.
-inline std::vector<Family> large_families() {
-  std::vector<Family> result = families({"llama", "mistral", "qwen2", "qwen3", "bloom"});
+inline std::vector<Family> large_families(const std::vector<std::string_view>& names) {
+  std::vector<Family> result = families(names);
   std::erase_if(result, [](const Family& family) { return family.name.ends_with("64"); });
   for (Family& family : result) {
     family.config = replaced(family.config, "192", "1024");
     family.config = replaced(family.config, "512", "2816");
   }
   return result;
+}
+
+inline std::vector<Family> large_decoders() {
+  return large_families({"llama", "mistral", "qwen2", "qwen3", "bloom"});
 }
 
 struct Answers {
@@ -197,6 +216,11 @@ class GpuFamily : public testing::TestWithParam<std::tuple<Family, Dtype>> {
     return make_plan(description, request, load_profile());
   }
 
+  static bool is_on(Device device, const Plan& plan) {
+    return std::any_of(plan.map.begin(), plan.map.end(),
+                       [&](const auto& entry) { return entry.second == device; });
+  }
+
   static void expect_same(const Answers& found, const Answers& expected) {
     EXPECT_TRUE(found.logits.equal(expected.logits));
     for (std::size_t i = 0; i < expected.few_rows.size(); ++i) {
@@ -227,13 +251,16 @@ class GpuFamily : public testing::TestWithParam<std::tuple<Family, Dtype>> {
     for (const PlanDevice& device : answers.plan.devices) {
       if (!device.device.is_accelerator()) continue;
       const std::string name = core::device_words(device.device);
+      bool found = false;
       for (const TierUse& tier : answers.report.tiers) {
         if (tier.tier != name) continue;
+        found = true;
         EXPECT_LE(tier.peak, tier.planned) << name;
         EXPECT_GE(static_cast<double>(tier.peak - device.activations),
                   0.98 * static_cast<double>(tier.planned - device.activations))
             << name;
       }
+      EXPECT_TRUE(found) << name;
     }
   }
 
@@ -243,8 +270,7 @@ class GpuFamily : public testing::TestWithParam<std::tuple<Family, Dtype>> {
 };
 
 inline std::string family_name(const testing::TestParamInfo<std::tuple<Family, Dtype>>& info) {
-  return std::get<0>(info.param).name + "_" +
-         (std::get<1>(info.param) == Dtype::kF32 ? "F32" : "BF16");
+  return std::get<0>(info.param).name + "_" + std::string(name(std::get<1>(info.param)));
 }
 
 inline auto in_both_dtypes(const std::vector<Family>& some) {

@@ -8,6 +8,7 @@
 #include "haul/torch/empty_weights.h"
 #include "tests/runtime/dispatch/same_outputs.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/gpu_hog.h"
 #include "tests/support/temporary_folder.h"
 
 namespace haul {
@@ -145,6 +146,39 @@ TEST_F(Chain, ComputesPartlyOnTheCpuAndBringsTheRestTogether) {
   EXPECT_TRUE(torch::allclose(output.to(torch::kCPU), expected.cpu(), 1e-4, 1e-5));
   const at::Tensor residual = loaded->forward(input) + output.cpu();
   EXPECT_TRUE(torch::allclose(residual.to(torch::kCPU), 2 * expected.cpu(), 1e-4, 1e-5));
+}
+
+TEST_F(Chain, GoesOnWhenAGpuHasMemoryAgain) {
+  const at::NoGradGuard no_gradients;
+  // So many that torch has to ask the GPU for what comes out.
+  const at::Tensor many = torch::randn({8192, 1024}, torch::kCUDA);
+  expected = model->forward(many);
+  LoadOptions options;
+  options.main_device = at::Device(at::kCUDA, 0);
+  for (const test::World& world : kWorlds) {
+    SCOPED_TRACE(world.name);
+    const DeviceMap map = world.map(test::tensor_names(model));
+    nn::Sequential loaded = empty();
+    load_checkpoint_in_model(loaded, checkpoint.path(), map, options);
+    {
+      const test::Hog others;
+      const auto fail = [&] {
+        nn::Sequential another = empty();
+        test::expect_error(ErrorKind::kResource, HasSubstr("GPU 0"), [&] {
+          load_checkpoint_in_model(another, checkpoint.path(), map, options);
+        });
+        EXPECT_THROW(loaded->forward(many), c10::OutOfMemoryError);
+      };
+      fail();
+      const Bytes free = test::free_without_pools();
+      fail();
+      EXPECT_EQ(test::free_without_pools(), free) << "something stayed";
+    }
+    EXPECT_TRUE(loaded->forward(many).equal(expected));
+    nn::Sequential another = empty();
+    load_checkpoint_in_model(another, checkpoint.path(), map, options);
+    EXPECT_TRUE(another->forward(many).equal(expected));
+  }
 }
 
 TEST_F(Chain, RunsInManyThreadsWithTheirOwnStreams) {

@@ -10,6 +10,7 @@ namespace {
 using test::expect_error;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class LackOfMemory : public testing::Test {
  protected:
@@ -33,7 +34,9 @@ class LackOfMemory : public testing::Test {
 };
 
 TEST_F(LackOfMemory, IsToldWhoeverNoticesIt) {
-  const auto told = AllOf(HasSubstr("model: not enough memory: "), HasSubstr("some of it"));
+  const auto told = AllOf(HasSubstr("model: not enough memory: "), HasSubstr("some of it"),
+                          HasSubstr("; GPU 0: planned were " + format_bytes(kGiB) + ": weights"),
+                          Not(HasSubstr("\\x")));
   for (const char* const words :
        {"CUDA out of memory. Tried to allocate some of it", "CUDA error: out of memory, some of it",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling some of it",
@@ -54,6 +57,9 @@ TEST_F(LackOfMemory, IsNoOtherFailure) {
   const char* const words = "a.safetensors: cannot read 5 bytes at offset 7: Input/output error";
   expect_error(ErrorKind::kResource, testing::Eq(words),
                [&] { fail(Error(ErrorKind::kResource, words)); });
+  const char* const file = "a.gguf: 7 tensors do not fit into the file's 5 bytes";
+  expect_error(ErrorKind::kCorrupt, testing::Eq(file),
+               [&] { fail(Error(ErrorKind::kCorrupt, file)); });
   EXPECT_THROW(
       fail(c10::Error({__func__, __FILE__, __LINE__}, "CUDA error: an illegal memory access")),
       c10::Error);

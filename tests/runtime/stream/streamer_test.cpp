@@ -69,7 +69,7 @@ class StagedLane final : public Lane {
   void expect(std::span<const Home> homes) override { staging_.expect(homes); }
   std::size_t reach() const override { return staging_.reach(); }
   void wait(const GpuPoint& /*ready*/) override {}
-  GpuPoint used() override { return {}; }
+  GpuPoint used() noexcept override { return {}; }
   void read_back(std::byte* host, const std::byte* from, Bytes size) override {
     std::memcpy(host, from, size);
   }
@@ -190,7 +190,7 @@ class InstantLane final : public Lane {
     done(nullptr, {});
   }
   void wait(const GpuPoint& /*ready*/) override {}
-  GpuPoint used() override { return {}; }
+  GpuPoint used() noexcept override { return {}; }
   void read_back(std::byte* /*host*/, const std::byte* /*from*/, Bytes /*size*/) override {}
 };
 
@@ -210,7 +210,7 @@ class ListeningLane final : public Lane {
   }
   std::size_t reach() const override { return 3; }
   void wait(const GpuPoint& /*ready*/) override {}
-  GpuPoint used() override { return {}; }
+  GpuPoint used() noexcept override { return {}; }
   void read_back(std::byte* /*host*/, const std::byte* /*from*/, Bytes /*size*/) override {}
 
  private:

@@ -3,12 +3,14 @@
 #include <cstdlib>
 #include <memory>
 
+#include <ATen/ops/empty.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include "core/base/machine.h"
 #include "haul/bytes.h"
 #include "runtime/tiers/gpu.h"
+#include "tests/support/gpu_hog.h"
 
 namespace haul::runtime {
 namespace {
@@ -61,6 +63,16 @@ TEST(GpuMemory, BothSeeAnAllocation) {
   constexpr Bytes kOthers = 64 * kMiB;  // that other processes may take meanwhile
   EXPECT_LE(difference(before.cuda[0].free, after.cuda[0].free + kGiB), kOthers);
   EXPECT_LE(difference(before.driver[0].free, after.driver[0].free + kGiB), kOthers);
+}
+
+TEST(GpuMemory, ThatTorchKeepsForLaterIsThereForUs) {
+  at::Tensor used =
+      at::empty({std::int64_t{1} << 30}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  const test::Hog others;
+  EXPECT_THROW(allocate_on_gpu(0, kGiB / 2), Error);
+  used.reset();
+  EXPECT_LT(free_of_gpu(0), kGiB / 2) << "torch gave it back by itself";
+  free_on_gpu(0, allocate_on_gpu(0, kGiB / 2));
 }
 
 }  // namespace

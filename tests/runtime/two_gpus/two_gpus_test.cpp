@@ -1,7 +1,9 @@
 // Every family on two GPUs, which are one here: what one alone gives, bit by bit.
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <utility>
 
 #include <ATen/ops/arange.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -70,10 +72,33 @@ TEST_P(TwoGpus, GiveItWithWeightsInRamAndOnDisk) {
     SCOPED_TRACE(*others != '\0' ? "the rest in RAM" : "the rest on disk");
     const Answers both = answers(options(budgets(one, 0.6, 0.7) + others));
     expect_both(both.plan);
+    EXPECT_TRUE(is_on(*others != '\0' ? kCpuDevice : kDiskDevice, both.plan));
     EXPECT_GT(both.report.bytes_moved, 0U);
     expect_same(both, one);
     expect_planned_peaks(both);
   }
+}
+
+TEST_P(TwoGpus, GiveItWithRamAndDiskBehindThem) {
+  constexpr std::array kPlaces = {gpu(0), gpu(1), kCpuDevice, kDiskDevice};
+  const Answers one = of_one();
+  const auto weights = static_cast<double>(test::gpu_of(one.plan).weights);
+  ModelOptions asked = options("0=10GB,1=10GB,cpu=10GB");
+  int tried = 0;
+  for (const auto& [missing, ram] : {std::pair(0.6, 0.2), std::pair(0.7, 0.3)}) {
+    const Plan plan = planned(budgets(one, missing, missing + 0.1) +
+                              ",cpu=" + std::to_string(static_cast<Bytes>(ram * weights)));
+    const bool everywhere = std::all_of(kPlaces.begin(), kPlaces.end(),
+                                        [&](Device place) { return is_on(place, plan); });
+    if (!everywhere) continue;  // units are not small beside what is left
+    ++tried;
+    asked.placement = plan.map;
+    const Answers both = answers(asked);
+    for (const Device place : kPlaces) EXPECT_TRUE(is_on(place, both.plan)) << to_string(place);
+    EXPECT_GT(both.report.bytes_moved, 0U);
+    expect_same(both, one);
+  }
+  EXPECT_GT(tried, 0);
 }
 
 TEST_P(TwoGpus, GiveItByAnyMap) {
@@ -86,6 +111,19 @@ TEST_P(TwoGpus, GiveItByAnyMap) {
     expect_both(both.plan);
     expect_same(both, one);
   }
+}
+
+// In float32, beside whose rounding nothing can hide.
+class TwoGpusAndTheCpu : public TwoGpus {};
+
+TEST_P(TwoGpusAndTheCpu, GiveAboutWhatOneGives) {
+  const Answers one = of_one();
+  test::write_cpu_profile(folder.path() / "profile.json");
+  const Answers both = answers(options(budgets(one, 0.7, 0.7) + ",cpu=10GB"));
+  expect_both(both.plan);
+  EXPECT_TRUE(std::any_of(both.plan.steps.begin(), both.plan.steps.end(),
+                          [](const PlanStep& step) { return step.runs_on == kCpuDevice; }));
+  expect_about(both, one, "0=10GB,cpu=10GB");
 }
 
 class TwoGpusHelped : public TwoGpus {};
@@ -101,7 +139,11 @@ TEST_P(TwoGpusHelped, GiveAboutWhatOneGives) {
   expect_planned_peaks(both);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TwoGpusHelped, test::in_both_dtypes(test::large_families()),
+INSTANTIATE_TEST_SUITE_P(All, TwoGpusAndTheCpu,
+                         testing::Combine(testing::ValuesIn(test::families()),
+                                          testing::Values(Dtype::kF32)),
+                         test::family_name);
+INSTANTIATE_TEST_SUITE_P(All, TwoGpusHelped, test::in_both_dtypes(test::large_decoders()),
                          test::family_name);
 INSTANTIATE_TEST_SUITE_P(All, TwoGpus, test::in_both_dtypes(test::families()), test::family_name);
 
