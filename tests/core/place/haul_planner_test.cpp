@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/json.h"
+#include "core/describe/describe.h"
 #include "core/place/model_world.h"
 #include "core/place/workload.h"
 #include "haul/estimate.h"
@@ -270,6 +272,37 @@ TEST(HaulPlanner, RamThatIsLeftIsForReadsFromDisk) {
     EXPECT_EQ(plan.devices[0].used(), all.used() - less);
   }
   EXPECT_GT(reading, 0);
+}
+
+TEST(HaulPlanner, RamThatIsLeftBesideAGpuIsForWhatPassesThroughIt) {
+  const Description llama = core::describe_config(
+      core::parse_json(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+        "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "max_position_embeddings": 8192, "dtype": "bfloat16"})",
+                       "config.json"),
+      "config.json", {false, core::WeightDtype::kStored});
+  Profile profile;
+  profile.measured = true;
+  profile.gpu.link_bandwidth = 1e9;  // the CPU had better compute what is not on the GPU
+  profile.ram_bandwidth = 1e11;
+  profile.help_bandwidth = 0;
+  profile.hop = 1e-6;
+  PlanRequest request = ask(llama, "0=8GB,cpu=4GB");
+  request.context = 96;
+  request.dtype = Dtype::kBF16;
+  const auto slots_of = [&](std::size_t device) {
+    const Plan plan = make_plan(llama, request, profile);
+    expect_sound(llama, plan);
+    EXPECT_TRUE(std::any_of(plan.steps.begin(), plan.steps.end(), [](const PlanStep& step) {
+      return step.lies == kDiskDevice && step.runs_on == kCpuDevice && !step.looked_up;
+    }));
+    return plan.devices[device].slots;
+  };
+  constexpr Bytes kLargest = 2 * 14336 * 4096;  // weight
+  EXPECT_EQ(slots_of(1), 2 * kLargest);
+  request.memory.erase(request.memory.begin());
+  EXPECT_EQ(slots_of(0), kLargest + kReadAhead) << "alone";
 }
 
 TEST(HaulPlanner, FindsTheLongestContextThatNeedsNoOffload) {

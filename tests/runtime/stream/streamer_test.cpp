@@ -414,6 +414,25 @@ TEST_P(StreamerTest, LeavesWithTheLastRelease) {
   EXPECT_TRUE(streamer->has_slots()) << "it was told to leave once";
 }
 
+TEST_P(StreamerTest, LeavesWithTheLastLeaseThatFails) {
+  std::atomic<bool> told = false;
+  DiskReader::Options options;
+  options.fault = [&](int, Bytes, Bytes) -> std::optional<int> {
+    while (!told) std::this_thread::yield();
+    return EIO;
+  };
+  const auto streamer = make(2, room(2), options, SlotMemory::kWhileUsed);
+  std::jthread other([&] {
+    while (!streamer->has_slots()) std::this_thread::yield();
+    streamer->leave();  // which it cannot yet
+    told = true;
+  });
+  std::vector<std::byte*> data;
+  const std::vector<int> one = {1};
+  EXPECT_THROW(streamer->lease(one, data), Error);
+  EXPECT_FALSE(streamer->has_slots());
+}
+
 TEST_P(StreamerTest, LeavesWhileOthersLeaseAndReadsFail) {
   std::mutex mutex;
   std::mt19937 dice(5);
