@@ -118,7 +118,11 @@ void* allocate_on_gpu(int index, Bytes size) {
   cudaError_t code = cudaMalloc(&memory, size);
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    c10::cuda::CUDACachingAllocator::emptyCache();  // of what torch's tensors had
+    try {
+      c10::cuda::CUDACachingAllocator::emptyCache();  // of what torch's tensors had
+    } catch (const c10::Error&) {
+      // It stays as long as another thread records.
+    }
     code = cudaMalloc(&memory, size);
   }
   check(code, fmt::format("GPU {}: {}", index, format_bytes(size)));
