@@ -19,8 +19,9 @@ class CpuLane final : public Lane {
       done(nullptr, {});
       return;
     }
-    disk_->read({home.file, home.offset, home.size, to,
-                 [done = std::move(done)](std::exception_ptr error) { done(error, {}); }});
+    disk_->read(
+        {home.file, home.offset, home.size, to,
+         [done = std::move(done)](std::exception_ptr error) { done(std::move(error), {}); }});
   }
 
   void wait(const GpuPoint&) override {}
