@@ -19,7 +19,7 @@ CONFIGURE := cmake -G Ninja -S . --log-level=WARNING
 CTEST := ctest --output-on-failure -j$(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build install check format test-asan test-tsan test-oracle build-cuda fuzz test-gpu bench
+.PHONY: help demo test build install check format build-sanitized test-asan test-tsan test-oracle build-cuda fuzz test-gpu bench
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -47,11 +47,14 @@ format:
 	@scripts/setup check
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | grep -v generated | xargs clang-format -i
 
-test-asan:
-	@scripts/setup build
-	@$(CONFIGURE) -B build-asan -DHAUL_TORCH=OFF -DHAUL_SANITIZE=ON
-	@cmake --build build-asan
-	@$(CTEST) --test-dir build-asan
+# One build for the tests and the fuzzers: clang's sanitizers.
+build-sanitized:
+	@scripts/setup fuzz
+	@$(CONFIGURE) -B build-sanitized -DHAUL_TORCH=OFF -DHAUL_SANITIZE=ON -DCMAKE_CXX_COMPILER=clang++
+	@cmake --build build-sanitized
+
+test-asan: build-sanitized
+	@$(CTEST) --test-dir build-sanitized
 
 test-tsan:
 	@scripts/setup torch
@@ -62,21 +65,18 @@ test-tsan:
 
 test-oracle: build
 	@scripts/setup oracle
-	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q tests/oracle
+	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q -n $(shell nproc) --dist loadfile tests/oracle
 
 # The oracles' torch has the CUDA headers that the small one for `make build` lacks.
 build-cuda:
 	@scripts/setup oracle
 	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
 	  -DHAUL_REQUIRE_CUDA=ON
-	@tests=$$(ninja -C build-cuda -t targets all | grep -o '^tests/[^:]*_gpu.dir/[^:]*\.o') && \
-	  cmake --build build-cuda --target haul_kernels haul_runtime_tiers haul_distributed_group $$tests
+	@parts=$$(ninja -C build-cuda -t targets all | grep -oE '^[^:]*(cuda[./]|nccl_|early_|wake\.|_gpu\.dir/|gpu_kernels\.)[^:]*\.o' | \
+	  grep -v check-headers) && cmake --build build-cuda --target $$parts
 
-fuzz:
-	@scripts/setup fuzz
-	@$(CONFIGURE) -B build-fuzz -DHAUL_TORCH=OFF -DHAUL_TESTS=OFF -DHAUL_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++
-	@cmake --build build-fuzz
-	@scripts/fuzz build-fuzz $(FUZZ_SECONDS)
+fuzz: build-sanitized
+	@scripts/fuzz build-sanitized $(FUZZ_SECONDS)
 
 test-gpu: build
 	@scripts/test-gpu
