@@ -43,13 +43,12 @@ void touch(std::byte* memory, Bytes size) {
 }  // namespace
 
 struct GpuPoint::Event {
-  explicit Event(int gpu) : index(gpu) {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), gpu_name(gpu));
-  }
+  explicit Event(int gpu) : index(gpu) {}
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  ~Event() { cudaEventDestroy(event); }
+  ~Event() {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
 
   int index;
   cudaEvent_t event = nullptr;
@@ -58,15 +57,18 @@ struct GpuPoint::Event {
 namespace {
 
 GpuPoint record(int index, cudaStream_t stream) {
-  try {
-    auto event = std::make_shared<GpuPoint::Event>(index);
-    check(cudaEventRecord(event->event, stream), gpu_name(index));
-    return GpuPoint(std::move(event));
-  } catch (const std::exception&) {
-    // An event takes memory, which may be what is missing.
-    check(cudaStreamSynchronize(stream), gpu_name(index));
-    return {};
+  // Torch's usual stream is that of whichever GPU is the current one.
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  auto point = std::make_shared<GpuPoint::Event>(index);
+  cudaError_t code = cudaEventCreateWithFlags(&point->event, cudaEventDisableTiming);
+  if (code == cudaSuccess) code = cudaEventRecord(point->event, stream);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    code = cudaStreamSynchronize(stream);
+    point = nullptr;  // long past
   }
+  check(code, gpu_name(index));
+  return GpuPoint(std::move(point));
 }
 
 cudaStream_t current_stream(int index) {
@@ -153,6 +155,7 @@ GpuPoint point_of_current_stream(int index) {
 
 void current_stream_waits(int index, const GpuPoint& point) {
   if (!point.event()) return;
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
   check(cudaStreamWaitEvent(current_stream(index), point.event()->event), gpu_name(index));
 }
 
