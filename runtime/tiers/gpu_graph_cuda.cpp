@@ -1,6 +1,5 @@
 #include <map>
 #include <mutex>
-#include <optional>
 
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -21,12 +20,12 @@ struct Recorder {
 
   std::mutex mutex;
   c10::cuda::CUDAStream stream;
-  std::optional<c10::cuda::CUDAStream> replays;  // which had the last of them
+  at::cuda::CUDAEvent replayed;  // behind the last of them
 };
 
 Recorder& recorder_of(int index) {
   static std::mutex mutex;
-  static std::map<int, Recorder> recorders;
+  static auto& recorders = *new std::map<int, Recorder>;  // events cannot outlive the driver
   const std::lock_guard lock(mutex);
   return recorders.try_emplace(index, index).first->second;
 }
@@ -64,7 +63,8 @@ void GpuGraph::record(const std::function<void()>& work) {
     try {
       state_->graph->capture_end();
     } catch (const c10::Error&) {
-      // The first failure is the one to tell.
+      // The first failure is the one to tell. Torch's allocator may still ask this one.
+      static_cast<void>(state_->graph.release());
     }
     throw;
   }
@@ -77,13 +77,9 @@ void GpuGraph::replay() {
   const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
   Recorder& recorder = recorder_of(state_->index);
   const std::lock_guard lock(recorder.mutex);
-  if (recorder.replays && *recorder.replays != current) {
-    at::cuda::CUDAEvent last;
-    last.record(*recorder.replays);
-    last.block(current);
-  }
-  recorder.replays = current;
+  recorder.replayed.block(current);
   state_->graph->replay();
+  recorder.replayed.record(current);
 }
 
 }  // namespace haul::runtime
