@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -85,6 +87,18 @@ struct HostWork::State {
                             cudaGetErrorString(static_cast<cudaError_t>(code))));
   }
 
+  // Until the threads have done all there is. On a GPU that has failed nothing begins any more.
+  void wait_here() {
+    const cudaStream_t stream =
+        c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+    if (cudaStreamSynchronize(stream) != cudaSuccess) return;
+    const std::atomic_ref done(counters->done.value);
+    while (done.load(std::memory_order_acquire) != number) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
   int index;
   StreamValue write;
   StreamValue wait;
@@ -104,7 +118,12 @@ void HostWork::begin() {
 
 void HostWork::finish(std::size_t pieces, std::function<void(std::size_t)> work) {
   state_->threads->add(state_->number, pieces, std::move(work));
-  state_->call(state_->wait, state_->counters->done);
+  try {
+    state_->call(state_->wait, state_->counters->done);
+  } catch (const Error&) {
+    state_->wait_here();  // what the work uses is its caller's
+    throw;
+  }
 }
 
 }  // namespace haul::runtime
