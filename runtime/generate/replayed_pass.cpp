@@ -89,6 +89,11 @@ void ReplayedPass::start(const at::Tensor& ids, ModelCache& cache) {
   started_.push_back({cache.length() % kAhead, last_});
 }
 
+void ReplayedPass::drop_started() {
+  started_.clear();
+  current_stream_waits(device_.index(), last_);
+}
+
 at::Tensor ReplayedPass::take() {
   const Started first = std::move(started_.front());
   started_.pop_front();

@@ -39,8 +39,9 @@ class ReplayedPass {
   void start(const at::Tensor& ids, ModelCache& cache);
   // Waits for the first pass that was started and not taken yet. The likeliest ids (B) after it.
   at::Tensor take();
-  // What was started is of no interest any more.
-  void drop_started() { started_.clear(); }
+  // What was started is of no interest any more. It ends before what the caller's stream is given
+  // from now on.
+  void drop_started();
 
  private:
   struct Started {
