@@ -40,11 +40,14 @@ class FamilyStage {
     if (inputs.attended.defined()) {
       inputs.positions = (inputs.attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
     }
+    const bool is_last = state.layers.end == state.model->layers().size();
     at::Tensor x = tensor_in(map, "x");
-    if (x.defined()) x = x.to(state.device);
-    x = runtime::telling_lack_of_memory(
-        state, [&] { return state.model->forward_part(inputs.to(state.device), state.layers, x); });
-    if (state.layers.end == state.model->layers().size()) return {x.to(at::kCPU, at::kFloat)};
+    x = runtime::telling_lack_of_memory(state, [&] {
+      if (x.defined()) x = x.to(state.device);
+      const at::Tensor out = state.model->forward_part(inputs.to(state.device), state.layers, x);
+      return is_last ? out.to(at::kCPU, at::kFloat) : out;
+    });
+    if (is_last) return {x};
     map["x"] = {x};
     return {std::move(map)};
   }

@@ -12,6 +12,8 @@
 namespace haul::runtime {
 namespace {
 
+constexpr std::string_view kTold = "not enough memory: ";
+
 std::string planned(const PlanDevice& device) {
   return fmt::format("{}: planned were {}{}: weights {}, KV cache {}, activations {}, slots {}",
                      core::device_words(device.device), format_bytes(device.used()),
@@ -43,9 +45,12 @@ bool is_lack_of_memory(std::string_view what) {
   });
 }
 
+bool is_told(std::string_view what) {
+  return what.find(kTold) != std::string_view::npos;
+}
+
 void tell_lack_of_memory(const LoadedModel::State& state, std::string_view what) {
-  std::string message =
-      fmt::format("{}: not enough memory: {}", state.name, what.substr(0, what.find('\n')));
+  std::string message = fmt::format("{}: {}{}", state.name, kTold, what.substr(0, what.find('\n')));
   for (const PlanDevice& device : state.plan.devices) {
     if (device.device == kDiskDevice || device.used() == 0) continue;
     message += "; " + planned(device);

@@ -13,6 +13,8 @@
 namespace haul::runtime {
 
 bool is_lack_of_memory(std::string_view what);
+// By another process, say, whose plan it is that was not kept.
+bool is_told(std::string_view what);
 
 // Throws Error(kResource) for a model whose plan the machine did not keep to.
 [[noreturn]] void tell_lack_of_memory(const LoadedModel::State& state, std::string_view what);
@@ -27,7 +29,7 @@ auto telling_lack_of_memory(const LoadedModel::State& state, const Work& work) {
     tell_lack_of_memory(state, error.what_without_backtrace());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kResource || !is_lack_of_memory(error.what()) ||
-        !first_gpu(state.plan)) {
+        is_told(error.what()) || !first_gpu(state.plan)) {
       throw;
     }
     tell_lack_of_memory(state, error.what());

@@ -53,6 +53,12 @@ TEST_F(LackOfMemory, IsToldWhoeverNoticesIt) {
   }
 }
 
+TEST_F(LackOfMemory, IsToldOnceWithTheNumbersOfWhoMissedIt) {
+  const char* const words = "other: not enough memory: out of memory; GPU 1: planned were 5 GB";
+  expect_error(ErrorKind::kResource, testing::Eq(words),
+               [&] { fail(Error(ErrorKind::kResource, words)); });
+}
+
 TEST_F(LackOfMemory, IsNoOtherFailure) {
   const char* const words = "a.safetensors: cannot read 5 bytes at offset 7: Input/output error";
   expect_error(ErrorKind::kResource, testing::Eq(words),
