@@ -444,7 +444,7 @@ void Streamer::lease(std::span<const int> weights, std::vector<std::byte*>& data
   lock.unlock();
   try {
     for (const GpuPoint& point : ready) lane_->wait(point);
-  } catch (const Error&) {
+  } catch (...) {
     lock.lock();
     give_up(lock, weights);
     throw;
