@@ -179,12 +179,11 @@ class Bench {
                                          : parse_max_memory(budget_text(work.budget));
     return make_plan(checkpoint_.description, request, profile_);
   }
-  // What each token brings from there.
-  double brought_from(Device place, const BenchWork& work) const {
+  // What each token reads there.
+  double read_from(Device place, const BenchWork& work) const {
     double bytes = 0;
     for (const PlanStep& step : plan_of(work).steps) {
-      const bool brought = step.lies == place && step.runs_on != place && !step.looked_up;
-      if (brought) bytes += static_cast<double>(step.weights);
+      if (step.lies == place && !step.looked_up) bytes += static_cast<double>(step.weights);
     }
     return bytes;
   }
@@ -381,11 +380,11 @@ void measure_disk(Bench& bench, const std::map<std::string, Bytes>& on_gpu, bool
     for (const auto& [device, bytes] : on_gpu) {
       name = fmt::format("{} of GPU, {}", format_bytes(bytes), name);
     }
-    const double brought = bench.brought_from(kDiskDevice, work);
+    const double read = bench.read_from(kDiskDevice, work);
     BenchRow result = row(name, "tokens/s", std::nullopt);
     Bench::Limit limit;
-    if (brought > 0) {
-      limit = [&bench, brought] { return bench.disk_bandwidth() / brought; };
+    if (read > 0) {
+      limit = [&bench, read] { return bench.disk_bandwidth() / read; };
     }
     if (!limited) result.remark = "the page cache was not limited, which needs root; ";
     bench.measure({{result, token_rate}}, work, with_tokens(work, kFromDisk.peer), {}, limit);
@@ -417,9 +416,9 @@ void bench_offload(const BenchOptions& options) {
       // The CPU multiplies what the link does not bring.
       const double together =
           bench.profile().of_gpu(0).link_bandwidth + bench.profile().help_bandwidth;
-      const double brought = bench.brought_from(kCpuDevice, work);
+      const double read = bench.read_from(kCpuDevice, work);
       bench.measure({{row(fmt::format("{} % on the GPU, rest in RAM", percent), "tokens/s",
-                          brought > 0 ? std::optional(together / brought) : std::nullopt),
+                          read > 0 ? std::optional(together / read) : std::nullopt),
                       token_rate}},
                     work, with_tokens(work, kFromRam.peer));
     }
