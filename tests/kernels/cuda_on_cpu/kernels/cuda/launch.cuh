@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <vector>
 
@@ -226,18 +227,16 @@ inline void give_turn(Thread& thread) {
   swapcontext(&turns, &thread.context);
 }
 
-// Until all have ended. Who comes first changes from turn to turn.
+// Until all have ended. From either end, by chance: results that depend on who comes first differ.
 inline void take_turns(std::vector<Thread>& threads) {
+  static thread_local std::minstd_rand chance;
   for (bool some = true; some;) {
     some = false;
-    for (Thread& thread : threads) {
+    const bool from_end = (chance() & 0x100) != 0;
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      Thread& thread = threads[from_end ? threads.size() - 1 - i : i];
       if (!thread.may_go_on()) continue;
       give_turn(thread);
-      some = true;
-    }
-    for (auto thread = threads.rbegin(); thread != threads.rend(); ++thread) {
-      if (!thread->may_go_on()) continue;
-      give_turn(*thread);
       some = true;
     }
   }
