@@ -65,7 +65,7 @@ test-tsan:
 
 test-oracle: build
 	@scripts/setup oracle
-	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q -n $(shell nproc) --dist worksteal tests/oracle
+	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q -n $(shell nproc) --dist loadgroup tests/oracle
 
 # The oracles' torch has the CUDA headers that the small one for `make build` lacks.
 build-cuda:

@@ -30,6 +30,10 @@ ASIDE = {"MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE
          "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "CRC32C_SW_MODE", "TORCHINDUCTOR_CACHE_DIR"}
 
 
+# The peer's processes meet at one port of the machine: one test at a time.
+pytestmark = pytest.mark.xdist_group("launch")
+
+
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
