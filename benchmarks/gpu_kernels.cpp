@@ -1,6 +1,7 @@
 // What haul's products of one vector read on a GPU, beside torch's and beside a plain reader, on
-// the matrices of a Llama 8B and, which lie by input, a GPT-2 XL: gigabytes a second, the best of
-// some runs over weights that no cache holds. Then the small kernels of a token: microseconds.
+// the matrices of a Llama 8B and 1B, a BLOOM 3B, a Qwen2 7B and, which lie by input, a GPT-2 XL:
+// gigabytes a second, the best of some runs over weights that no cache holds. Then the small
+// kernels of a token: microseconds.
 //
 //   gpu_kernels [F32]  of bfloat16, or of float32
 
@@ -129,6 +130,12 @@ int main(int argc, char** argv) {
   compare("1B query", 2048, 2048);
   compare("1B gate, up", 16384, 2048);
   compare("1B down", 2048, 8192);
+  compare("3B query", 2560, 2560);
+  compare("3B up", 10240, 2560);
+  compare("3B down", 2560, 10240);
+  compare("7B query", 3584, 3584);
+  compare("7B gate, up", 37888, 3584);
+  compare("7B down", 3584, 18944);
   compare_by_input("XL c_attn", 1600, 4800);
   compare_by_input("XL c_proj", 1600, 1600);
   compare_by_input("XL c_fc", 1600, 6400);
