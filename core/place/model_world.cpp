@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/place/device_lookup.h"
-#include "haul/plan.h"
 #include "haul/tensor_memory.h"
 
 namespace haul::core {
@@ -309,10 +308,6 @@ void add_executors(const MaxMemory& memory, const Profile& profile, const Worklo
   }
   const auto ram = budget_of(memory, kCpuDevice);
   world->ram = ram ? to_size(*ram / 8) : 0;
-  if (workload.margins) {
-    const Bytes passing = kPassing * world->executors.size();
-    world->ram = std::max<Size>(0, world->ram - to_size(passing));
-  }
   if (workload.kv_in_ram) {
     world->ram = std::max<Size>(0, world->ram - to_size(workload.kv));
   } else if (world->ram > 0 || world->executors.empty()) {

@@ -97,7 +97,7 @@ std::optional<Workload> with_kv_in_ram(const Workload& load, const Description& 
       request.memory.begin(), request.memory.end(),
       [](const Budget& item) { return item.device.is_accelerator() && item.bytes() > 0; });
   const Bytes ram = budget_of(request.memory, kCpuDevice).value_or(0) / 8;
-  if (gpus != 1 || ram < load.kv + (load.margins ? kPassing : 0)) return {};
+  if (gpus != 1 || ram < load.kv) return {};
   // Some of torch's kernels count the numbers of a layer's keys in 32 bits, from token to token.
   constexpr Bytes kMostNumbers = Bytes{1} << 31;
   const Bytes of_a_layer = load.kv / static_cast<Bytes>(std::max<std::int64_t>(1, load.layers));

@@ -27,9 +27,6 @@ inline constexpr std::int64_t kFewRows = 4;
 inline constexpr std::int64_t kMostHelpedRows = 32;
 // What is read at once of a disk that is to be as fast as it can.
 inline constexpr Bytes kReadAhead = 128 * kMiB;
-// Of RAM's budget, for each GPU: weights pass through it on their way from files, and the CPU works
-// there for the GPU.
-inline constexpr Bytes kPassing = 64 * kMiB;
 
 struct PlanRequest {
   Planner planner = Planner::kHaul;

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
-#include "haul/plan.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/split_linear.h"
 
@@ -136,14 +135,7 @@ Ledger& WeightStore::ledger(c10::Device device) {
   const auto found = ledgers_.find(tier);
   if (found != ledgers_.end()) return found->second;
   const auto bits = budget_of(budgets_, device.is_cpu() ? kCpuDevice : gpu(device.index()));
-  std::optional<Bytes> budget = bits ? std::optional(*bits / 8) : std::nullopt;
-  if (budget && device.is_cpu()) {
-    // Though it may keep no weights, those of GPUs come through it.
-    const auto gpus = std::count_if(budgets_.begin(), budgets_.end(), [](const Budget& item) {
-      return item.device.is_accelerator() && item.bytes() > 0;
-    });
-    budget = std::max(*budget, static_cast<Bytes>(gpus) * kPassing);
-  }
+  const std::optional<Bytes> budget = bits ? std::optional(*bits / 8) : std::nullopt;
   return ledgers_.emplace(tier, Ledger(tier, budget)).first->second;
 }
 

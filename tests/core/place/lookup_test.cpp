@@ -40,7 +40,7 @@ const PlanStep& table_of(const Plan& plan) {
 }
 
 TEST(Lookup, LeavesATableOnDiskThatWouldTakeMemoryFromBlocks) {
-  for (const char* const memory : {"cpu=1GB", "0=1.2GB,cpu=570MB"}) {
+  for (const char* const memory : {"cpu=1GB", "0=1.2GB,cpu=500MB"}) {
     const Plan plan = plan_of(memory);
     ASSERT_TRUE(plan.fits) << memory;
     const PlanStep& table = table_of(plan);

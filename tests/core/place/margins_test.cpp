@@ -106,39 +106,6 @@ TEST(PlanMargins, BuffersOfWeightsOnDiskLieWhereTheyAreUsed) {
   EXPECT_EQ(ram.weights + ram.margins, 1024U) << "a bool is a byte in memory";
 }
 
-Bytes used_of(const Plan& plan, Device device) {
-  for (const PlanDevice& item : plan.devices) {
-    if (item.device == device) return item.used();
-  }
-  return 0;
-}
-
-TEST(PlanMargins, LeaveRamForWhatPassesThroughItToGpus) {
-  Description d;
-  d.root.class_name = "Model";
-  for (int i = 0; i < 20; ++i) {
-    d.root.children.push_back(test::linear("layer" + std::to_string(i), 2048, 2048));
-  }
-  const Bytes layer = resident_memory(Bytes{2048} * 2048 * sizeof(float)) + kMiB;
-  for (const std::string gpus : {"0=100MiB", "0=50MiB,1=50MiB"}) {
-    const Bytes passing = gpus.find("1=") == std::string::npos ? kPassing : 2 * kPassing;
-    for (Bytes ram = passing + layer; ram < passing + 3 * layer; ram += 5 * kMiB) {
-      const std::string memory = gpus + ",cpu=" + std::to_string(ram);
-      const Plan plan = make_plan(d, request_for(d, memory), Profile{});
-      ASSERT_TRUE(plan.fits) << memory;
-      EXPECT_LE(used_of(plan, kCpuDevice), ram - passing) << memory;
-      EXPECT_GT(used_of(plan, kCpuDevice), ram - passing - layer) << memory;
-    }
-    const Plan less = make_plan(d, request_for(d, gpus + ",cpu=1MiB"), Profile{});
-    EXPECT_TRUE(less.fits);
-    EXPECT_EQ(used_of(less, kCpuDevice), 0U);
-  }
-  const std::string all = std::to_string(sum_of(d).resident);
-  EXPECT_EQ(used_of(make_plan(d, request_for(d, "cpu=" + all), Profile{}), kCpuDevice),
-            sum_of(d).resident)
-      << "without a GPU nothing passes";
-}
-
 TEST(PlanFile, KeepsMarginsAndDtype) {
   const Description g = test::tree_g(true);
   PlanRequest request = request_for(g, "cpu=1GB");

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/dispatch/weight_store.h"
 #include "tests/support/small_models.h"
 
 namespace haul::runtime {
@@ -63,17 +62,6 @@ TEST_F(PlacedOnTwoGpus, WeightsAreStreamedToTheMainOneThatIsAskedFor) {
   options.main_device = c10::Device(c10::kCUDA, 1);
   EXPECT_TRUE(streamed_to(real_device(gpu(0)), options).empty());
   EXPECT_FALSE(streamed_to(real_device(gpu(1)), options).empty());
-}
-
-TEST(RamBesideGpus, LetsWeightsPassWhateverItsBudget) {
-  const auto left = [](const std::string& memory) {
-    return WeightStore({}, c10::kCPU, parse_max_memory(memory)).ledger(c10::kCPU).left();
-  };
-  EXPECT_EQ(left("0=1GiB,cpu=0"), kPassing);
-  EXPECT_EQ(left("0=1GiB,1=1GiB,cpu=1MiB"), 2 * kPassing);
-  EXPECT_EQ(left("0=1GiB,cpu=1GiB"), kGiB);
-  EXPECT_EQ(left("0=0,cpu=1MiB"), kMiB);
-  EXPECT_EQ(left("0=1GiB"), std::nullopt);
 }
 
 }  // namespace
