@@ -182,10 +182,14 @@ class Bench {
   // What each token reads there.
   double read_from(Device place, const BenchWork& work) const {
     double bytes = 0;
-    for (const PlanStep& step : plan_of(work).steps) {
+    const Plan plan = plan_of(work);
+    for (const PlanStep& step : plan.steps) {
       if (step.lies == place && !step.looked_up) bytes += static_cast<double>(step.weights);
     }
-    return bytes;
+    // Of a table in RAM the CPU reads some rows.
+    const PlanStep& first = plan.steps.front();
+    const bool looks_up = place == kCpuDevice && first.lies == place && first.runs_on == kCpuDevice;
+    return looks_up ? bytes - (weights() - read()) : bytes;
   }
   BenchWork work(std::size_t count, std::int64_t prompt, std::int64_t new_tokens) const {
     const std::int64_t vocabulary = checkpoint_.description.dimensions->vocabulary;
