@@ -63,15 +63,15 @@ void ReplayedPass::run(ModelCache& cache) {
     // Once as it is: kernels are loaded, and libraries take what they need.
     work(cache);
     warm_ = true;
+    last_ = point_of_current_stream(device_.index());
   } else {
     if (!graph_) {
       auto graph = std::make_unique<GpuGraph>(device_.index());
       graph->record([&] { work(cache); });
       graph_ = std::move(graph);
     }
-    graph_->replay();
+    last_ = graph_->replay();
   }
-  last_ = point_of_current_stream(device_.index());
 }
 
 at::Tensor ReplayedPass::forward(const at::Tensor& ids, ModelCache& cache) {

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 
+#include "runtime/tiers/gpu.h"
+
 namespace haul::runtime {
 
 class GpuGraph {
@@ -19,8 +21,8 @@ class GpuGraph {
   // Keeps what `work` gives to the current stream, and runs none of it. It must not look at the
   // GPU's numbers. Tensors that are made in it stay where they are as long as this lives.
   void record(const std::function<void()>& work);
-  // Gives all of it to the caller's current stream.
-  void replay();
+  // Gives all of it to the caller's current stream. The point behind it.
+  GpuPoint replay();
 
  private:
   struct State;

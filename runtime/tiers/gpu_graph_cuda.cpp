@@ -1,7 +1,6 @@
 #include <map>
 #include <mutex>
 
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -20,7 +19,7 @@ struct Recorder {
 
   std::mutex mutex;
   c10::cuda::CUDAStream stream;
-  at::cuda::CUDAEvent replayed;  // behind the last of them
+  GpuPoint replayed;  // behind the last of them
 };
 
 Recorder& recorder_of(int index) {
@@ -28,6 +27,26 @@ Recorder& recorder_of(int index) {
   static auto& recorders = *new std::map<int, Recorder>;  // events cannot outlive the driver
   const std::lock_guard lock(mutex);
   return recorders.try_emplace(index, index).first->second;
+}
+
+bool has_ended(at::cuda::CUDAGraph& graph) {
+  try {
+    graph.pool();
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+// Of a recording that fails before it has ended torch's allocator may still ask the graph: it
+// stays.
+void end(std::unique_ptr<at::cuda::CUDAGraph>& graph) {
+  try {
+    graph->capture_end();
+  } catch (...) {
+    if (!has_ended(*graph)) static_cast<void>(graph.release());
+    throw;
+  }
 }
 
 }  // namespace
@@ -61,25 +80,23 @@ void GpuGraph::record(const std::function<void()>& work) {
     work();
   } catch (...) {
     try {
-      state_->graph->capture_end();
-    } catch (const c10::Error&) {
-      // The first failure is the one to tell. Torch's allocator may still ask this one.
-      static_cast<void>(state_->graph.release());
+      end(state_->graph);
+    } catch (const c10::Error&) {  // the first failure is the one to tell
     }
     throw;
   }
-  state_->graph->capture_end();
+  end(state_->graph);
 }
 
-void GpuGraph::replay() {
-  const auto device = static_cast<c10::DeviceIndex>(state_->index);
-  const c10::cuda::CUDAGuard guard(device);
-  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
-  Recorder& recorder = recorder_of(state_->index);
+GpuPoint GpuGraph::replay() {
+  const int index = state_->index;
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  Recorder& recorder = recorder_of(index);
   const std::lock_guard lock(recorder.mutex);
-  recorder.replayed.block(current);
+  current_stream_waits(index, recorder.replayed);
   state_->graph->replay();
-  recorder.replayed.record(current);
+  recorder.replayed = point_of_current_stream(index);
+  return recorder.replayed;
 }
 
 }  // namespace haul::runtime
