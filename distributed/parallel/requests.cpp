@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/generate/gpu_memory.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/generate/state.h"
 
 namespace haul::distributed {
@@ -58,7 +58,7 @@ void AskingRunner::ask_pass(const models::Inputs& inputs, const at::Tensor& x) {
 }
 
 void AskedPasses::perform(Map* request) {
-  runtime::telling_lack_of_memory(state_, [&] { answer(request); });
+  runtime::telling_lack_of_memory(state_.name, state_.plan.devices, [&] { answer(request); });
 }
 
 void AskedPasses::answer(Map* request) {

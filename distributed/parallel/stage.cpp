@@ -9,9 +9,9 @@
 #include "core/place/stages.h"
 #include "haul/error.h"
 #include "haul/profile.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/weight_store.h"
-#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/input_ids.h"
 #include "runtime/generate/state.h"
 
@@ -42,7 +42,7 @@ class FamilyStage {
     }
     const bool is_last = state.layers.end == state.model->layers().size();
     at::Tensor x = tensor_in(map, "x");
-    x = runtime::telling_lack_of_memory(state, [&] {
+    x = runtime::telling_lack_of_memory(state.name, state.plan.devices, [&] {
       if (x.defined()) x = x.to(state.device);
       const at::Tensor out = state.model->forward_part(inputs.to(state.device), state.layers, x);
       return is_last ? out.to(at::kCPU, at::kFloat) : out;

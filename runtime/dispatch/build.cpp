@@ -99,6 +99,7 @@ class Builder {
   Builder(const PlacedModel& placed, const UnitSource& source, const DispatchOptions& options,
           HostSharing* sharing)
       : placed_(placed),
+        planned_(placed.plan.devices),
         source_(source),
         options_(options),
         sharing_(sharing),
@@ -254,7 +255,7 @@ class Builder {
   Bytes slots_for(c10::Device device) {
     if (options_.slots) return *options_.slots;
     const Bytes module = largest_module(device);
-    if (const Bytes planned = planned_slots(device)) return std::max(planned, module);
+    if (const Bytes planned = planned_for(device).slots) return std::max(planned, module);
     // One module in use while the next ones come, or one alone where there is no more room. What a
     // CPU has left beside a GPU is for what passes through RAM to it.
     const bool ahead = device.is_cpu() && !on_gpu_;
@@ -288,29 +289,20 @@ class Builder {
       store_->add_streamer(device, slots[device.str()],
                            placed_.whole ? SlotMemory::kWhileUsed : SlotMemory::kKept);
     }
-    for (const PlanDevice& device : placed_.plan.devices) {
-      if (device.device.kind == DeviceKind::kGpu) {
-        store_->set_planned({c10::kCUDA, static_cast<c10::DeviceIndex>(device.device.index)},
-                            device.used() - device.context);
-      } else if (device.device.kind == DeviceKind::kCpu) {
-        store_->set_planned(c10::kCPU, device.used());
-      }
-    }
     for (const c10::Device device : devices) {  // a user's map leaves the slots to us
-      const Bytes planned = planned_slots(device);
-      if (planned > 0 && !placed_.whole) continue;
-      store_->set_planned(device,
-                          store_->planned(tier_name(device)) - planned + slots[device.str()]);
+      PlanDevice& planned = planned_for(device);
+      if (planned.slots == 0 || placed_.whole) planned.slots = slots[device.str()];
     }
+    store_->set_plan(planned_);
   }
 
-  Bytes planned_slots(c10::Device device) const {
-    for (const PlanDevice& planned : placed_.plan.devices) {
-      if (planned.device == (device.is_cpu() ? kCpuDevice : gpu(device.index()))) {
-        return planned.slots;
-      }
+  PlanDevice& planned_for(c10::Device device) {
+    const Device named = device.is_cpu() ? kCpuDevice : gpu(device.index());
+    for (PlanDevice& planned : planned_) {
+      if (planned.device == named) return planned;
     }
-    return 0;
+    planned_.emplace_back().device = named;
+    return planned_.back();
   }
 
   // What goes to RAM first: the last of it is pinned while the rest comes.
@@ -517,6 +509,7 @@ class Builder {
   }
 
   const PlacedModel& placed_;
+  std::vector<PlanDevice> planned_;
   const UnitSource& source_;
   const DispatchOptions& options_;
   HostSharing* sharing_;  // null: none

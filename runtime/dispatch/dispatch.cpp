@@ -1,5 +1,6 @@
 #include "haul/torch/dispatch.h"
 
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/dispatch/memory_copies.h"
 #include "runtime/dispatch/memory_source.h"
 #include "runtime/dispatch/model_tensors.h"
@@ -17,6 +18,14 @@ InputOutput input_output(const ModelRef& model, const DispatchOptions& options) 
   const runtime::WeightStore* const store = runtime::store_of(tensors);
   if (store == nullptr) return {std::nullopt, options.skip_keys};
   return {store->main_device(), options.skip_keys};
+}
+
+void rethrow_with_plan(const ModelRef& model) {
+  std::vector<PlanDevice> planned;
+  const runtime::WeightStore* const store = runtime::store_of(runtime::read_model(model));
+  if (store != nullptr) planned = store->plan();
+  runtime::telling_lack_of_memory("the model", planned, [] { throw; });
+  throw;  // nothing comes here
 }
 
 void cpu_offload(const ModelRef& model, const DispatchOptions& options) {

@@ -16,6 +16,7 @@
 #include "haul/error.h"
 #include "haul/torch/dispatch.h"
 #include "runtime/dispatch/build.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/dispatch/load_part.h"
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
@@ -287,7 +288,9 @@ LoadReport load_part(const ModelRef& model, const std::filesystem::path& checkpo
                                          Memory::kFresh, placement, options);
   CheckpointSource source(opened, match, part);
   source.set_units(placed.units);
-  match.report.read = build(placed, source, options, options.sharing.get())->bytes_read();
+  match.report.read = telling_lack_of_memory(checkpoint.string(), placed.plan.devices, [&] {
+    return build(placed, source, options, options.sharing.get())->bytes_read();
+  });
   return std::move(match.report);
 }
 

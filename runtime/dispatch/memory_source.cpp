@@ -9,6 +9,7 @@
 #include "haul/error.h"
 #include "runtime/dispatch/build.h"
 #include "runtime/dispatch/interception.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/dispatch/placement.h"
 
 namespace haul::runtime {
@@ -59,7 +60,8 @@ std::shared_ptr<WeightStore> place_values(const ModelTensors& model, const Place
   for (const ModelTensor& item : model.all) types.push_back(item.tensor.scalar_type());
   PlacedModel placed = place_units(model, types, Memory::kKept, placement, options);
   placed.whole = whole;
-  return build(placed, MemorySource(placed.units), options);
+  return telling_lack_of_memory("the model", placed.plan.devices,
+                                [&] { return build(placed, MemorySource(placed.units), options); });
 }
 
 }  // namespace haul::runtime

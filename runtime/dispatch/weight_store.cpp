@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/place/words.h"
 #include "haul/error.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/split_linear.h"
@@ -139,13 +140,11 @@ Ledger& WeightStore::ledger(c10::Device device) {
   return ledgers_.emplace(tier, Ledger(tier, budget)).first->second;
 }
 
-void WeightStore::set_planned(c10::Device device, Bytes bytes) {
-  planned_[tier_name(device)] = bytes;
-}
-
 Bytes WeightStore::planned(const std::string& tier) const {
-  const auto found = planned_.find(tier);
-  return found == planned_.end() ? 0 : found->second;
+  const auto found = std::find_if(plan_.begin(), plan_.end(), [&](const PlanDevice& item) {
+    return core::device_words(item.device) == tier;
+  });
+  return found == plan_.end() ? 0 : found->used() - found->context;
 }
 
 Slab& WeightStore::add_slab(c10::Device device, Bytes size, const SharedPart& shared) {

@@ -15,6 +15,7 @@
 #include <c10/core/Storage.h>
 
 #include "haul/device_map.h"
+#include "haul/plan.h"
 #include "runtime/stream/streamer.h"
 #include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/ledger.h"
@@ -81,7 +82,9 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   // The account of a tier, made when it is first asked for.
   Ledger& ledger(c10::Device device);
   const std::map<std::string, Ledger>& ledgers() const { return ledgers_; }
-  void set_planned(c10::Device device, Bytes bytes);
+  // What is planned for each device, and of it what the account of its tier is to hold.
+  void set_plan(std::vector<PlanDevice> devices) { plan_ = std::move(devices); }
+  const std::vector<PlanDevice>& plan() const { return plan_; }
   Bytes planned(const std::string& tier) const;
 
   // Of weights, from files into memory when the model was loaded. Any thread.
@@ -142,7 +145,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   MaxMemory budgets_;
   std::shared_ptr<DiskReader> disk_ = std::make_shared<DiskReader>(disk_options());
   std::map<std::string, Ledger> ledgers_;
-  std::map<std::string, Bytes> planned_;
+  std::vector<PlanDevice> plan_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<Reservation> counted_;
   std::atomic<Bytes> read_ = 0;

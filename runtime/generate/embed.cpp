@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "haul/error.h"
-#include "runtime/generate/gpu_memory.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/generate/input_ids.h"
 #include "runtime/generate/state.h"
 #include "tokenizers/normalizer.h"
@@ -83,9 +83,10 @@ std::vector<float> LoadedModel::embed(std::span<const TokenId> ids) {
   const SentenceConfig& config = sentence_config(*state_);
   const at::NoGradGuard no_gradients;
   const models::Inputs inputs{runtime::one_sequence(ids, *state_)};
-  const at::Tensor hidden = runtime::telling_lack_of_memory(*state_, [&] {
-    return state_->model->hidden(inputs.to(state_->device)).to(at::kCPU, at::kFloat)[0];
-  });  // (T, C)
+  const at::Tensor hidden =
+      runtime::telling_lack_of_memory(state_->name, state_->plan.devices, [&] {
+        return state_->model->hidden(inputs.to(state_->device)).to(at::kCPU, at::kFloat)[0];
+      });  // (T, C)
   std::vector<at::Tensor> parts;
   for (const Pooling pooling : config.pooling) parts.push_back(pool(hidden, pooling));
   at::Tensor result = at::cat(parts);

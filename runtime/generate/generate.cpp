@@ -9,8 +9,8 @@
 
 #include "haul/error.h"
 #include "kernels/likeliest.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/generate/beam_search.h"
-#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/head.h"
 #include "runtime/generate/input_ids.h"
 #include "runtime/generate/passes.h"
@@ -50,11 +50,12 @@ class Decoder {
                              const OnToken& on_token) {
     start_ = std::chrono::steady_clock::now();
     state_.figures = {};
-    std::vector<Generated> results = runtime::telling_lack_of_memory(state_, [&] {
-      Passes passes(state_, prompts);
-      return beams_.count > 1 ? search(passes, prompts.size(), on_token)
-                              : decode(passes, prompts.size(), on_token);
-    });
+    std::vector<Generated> results =
+        runtime::telling_lack_of_memory(state_.name, state_.plan.devices, [&] {
+          Passes passes(state_, prompts);
+          return beams_.count > 1 ? search(passes, prompts.size(), on_token)
+                                  : decode(passes, prompts.size(), on_token);
+        });
     for (std::size_t i = 0; i < prompts.size(); ++i) results[i].prompt_ids = prompts[i];
     return results;
   }
@@ -312,7 +313,7 @@ at::Tensor LoadedModel::forward(const at::Tensor& ids, const at::Tensor& attende
     inputs.attended = attended;
     inputs.positions = (attended.to(at::kLong).cumsum(1) - 1).clamp_min(0);
   }
-  return runtime::telling_lack_of_memory(*state_, [&] {
+  return runtime::telling_lack_of_memory(state_->name, state_->plan.devices, [&] {
     if (state_->dimensions().encoder_layers > 0) {
       // The decoder's first step.
       inputs.encoded = state_->model->encode(inputs.to(state_->device));

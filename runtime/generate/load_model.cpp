@@ -15,11 +15,11 @@
 #include "core/place/stages.h"
 #include "haul/error.h"
 #include "haul/torch/empty_weights.h"
+#include "runtime/dispatch/lack_of_memory.h"
 #include "runtime/dispatch/load_part.h"
 #include "runtime/dispatch/load_types.h"
 #include "runtime/dispatch/model_tensors.h"
 #include "runtime/dispatch/placement.h"
-#include "runtime/generate/gpu_memory.h"
 #include "runtime/generate/load_share.h"
 #include "runtime/generate/rehearsal.h"
 #include "runtime/generate/state.h"
@@ -321,7 +321,7 @@ LoadedModel runtime::load_share(const std::string& name, const ModelOptions& giv
       options.graphs && whole && state->model->can_be_replayed() && lies_on_one_gpu(*state);
   if (runtime::first_gpu(state->plan)) runtime::let_pools_grow();
   const std::future<void> rehearsal = rehearse_beside(*state, dtype, replayed);
-  runtime::telling_lack_of_memory(*state, [&] {
+  runtime::telling_lack_of_memory(state->name, state->plan.devices, [&] {
     state->bytes_read =
         runtime::load_part(ModelRef(*state->model), files.checkpoint, state->plan, load, part).read;
     set_room_aside(state.get());

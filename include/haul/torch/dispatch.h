@@ -115,9 +115,14 @@ LoadReport load_checkpoint_in_model(const ModelRef& model, const std::filesystem
 void place_model(const ModelRef& model, const Placement& placement,
                  const DispatchOptions& options = {});
 
+// Throws on what is being handled; memory that was missing as an Error(kResource) that says what
+// the model's plan was and what is free.
+[[noreturn]] void rethrow_with_plan(const ModelRef& model);
+
 // A dispatched model to call: inputs are brought to where the model computes, outputs back to where
-// the first input was. (A direct call of forward computes the same and leaves outputs where they
-// are.) Holds the model as it was given.
+// the first input was, and memory that is missing is told with the plan's numbers. (A direct call
+// of forward computes the same, leaves outputs where they are, and throws torch's own errors.)
+// Holds the model as it was given.
 template <typename Model>
 class Dispatched {
  public:
@@ -126,7 +131,11 @@ class Dispatched {
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     const std::optional<c10::Device> home = first_device(arguments...);
-    return io_.back(forward(io_.in(std::forward<Arguments>(arguments))...), home);
+    try {
+      return io_.back(forward(io_.in(std::forward<Arguments>(arguments))...), home);
+    } catch (...) {
+      rethrow_with_plan(model_);
+    }
   }
 
  private:

@@ -1,6 +1,8 @@
 #include "haul/torch/dispatch.h"
 
+#include <exception>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -28,6 +30,42 @@ const std::vector<test::World> kWorlds = {
 
 TEST(Dispatch, StockModulesGiveTheSameBitsAndGradients) {
   test::expect_same_stock_modules(kWorlds, {});
+}
+
+// Whose forward fails when it is told to.
+struct FailingImpl : nn::Module {
+  FailingImpl() { linear = register_module("linear", nn::Linear(8, 8)); }
+  at::Tensor forward(const at::Tensor& x) {
+    if (failure) std::rethrow_exception(failure);
+    return linear(x);
+  }
+  nn::Linear linear{nullptr};
+  std::exception_ptr failure;
+};
+TORCH_MODULE(Failing);
+
+TEST(Dispatch, TellsMissingMemoryWithThePlanAndGoesOn) {
+  const test::TemporaryFolder folder;
+  DispatchOptions options;
+  options.offload_folder = folder.path();
+  Failing model;
+  Dispatched<Failing> called = dispatch_model(model, DeviceMap{{"", kDiskDevice}}, options);
+  const at::Tensor x = torch::randn({2, 8});
+  const at::Tensor expected = called(x);
+  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+  const char* const words = "CUDA out of memory. Tried to allocate 2.00 MiB";
+  model->failure = std::make_exception_ptr(c10::OutOfMemoryError(here, words));
+  expect_error(ErrorKind::kResource,
+               AllOf(HasSubstr(std::string("the model: not enough memory: ") + words),
+                     HasSubstr("; RAM: planned were ")),
+               [&] { called(x); });
+  EXPECT_THROW(model->forward(x), c10::OutOfMemoryError);
+  model->failure = std::make_exception_ptr(c10::Error(here, "another"));
+  EXPECT_THROW(called(x), c10::Error);
+  model->failure = std::make_exception_ptr(std::out_of_range("of the model's own"));
+  EXPECT_THROW(called(x), std::out_of_range);
+  model->failure = nullptr;
+  EXPECT_TRUE(called(x).equal(expected));
 }
 
 TEST(Dispatch, ModulesRunUnderInferenceMode) {

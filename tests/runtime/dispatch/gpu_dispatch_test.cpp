@@ -168,6 +168,9 @@ TEST_F(Chain, GoesOnWhenAGpuHasMemoryAgain) {
           load_checkpoint_in_model(another, checkpoint.path(), map, options);
         });
         EXPECT_THROW(loaded->forward(many), c10::OutOfMemoryError);
+        Dispatched<nn::Sequential> called(loaded, input_output(loaded, options));
+        test::expect_error(ErrorKind::kResource, HasSubstr("the model: not enough memory: "),
+                           [&] { called(many); });
       };
       fail();
       const Bytes free = test::free_without_pools();

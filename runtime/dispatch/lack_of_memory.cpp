@@ -1,4 +1,4 @@
-#include "runtime/generate/gpu_memory.h"
+#include "runtime/dispatch/lack_of_memory.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kTold = "not enough memory: ";
 
-std::string planned(const PlanDevice& device) {
+std::string words_of(const PlanDevice& device) {
   return fmt::format("{}: planned were {}{}: weights {}, KV cache {}, activations {}, slots {}",
                      core::device_words(device.device), format_bytes(device.used()),
                      device.budget ? fmt::format(" of {}", format_bytes(*device.budget)) : "",
@@ -31,10 +31,8 @@ std::string free_now(int index) {
   }
 }
 
-}  // namespace
-
 // By its words: a library, or a thread whose failure another one throws, has no type for it.
-bool is_lack_of_memory(std::string_view what) {
+bool says_lack_of_memory(std::string_view what) {
   constexpr std::array<std::string_view, 6> kWords = {
       "out of memory",                                           // CUDA, torch
       "ALLOC_FAILED",          "CUBLAS_STATUS_NOT_INITIALIZED",  // CUDA's libraries
@@ -45,15 +43,27 @@ bool is_lack_of_memory(std::string_view what) {
   });
 }
 
-bool is_told(std::string_view what) {
-  return what.find(kTold) != std::string_view::npos;
+}  // namespace
+
+bool is_lack_of_memory(const c10::Error& error) {
+  return says_lack_of_memory(error.what_without_backtrace());
 }
 
-void tell_lack_of_memory(const LoadedModel::State& state, std::string_view what) {
-  std::string message = fmt::format("{}: {}{}", state.name, kTold, what.substr(0, what.find('\n')));
-  for (const PlanDevice& device : state.plan.devices) {
+bool is_lack_of_memory(const Error& error, std::span<const PlanDevice> planned) {
+  const std::string_view what = error.what();
+  return error.kind() == ErrorKind::kResource && says_lack_of_memory(what) &&
+         what.find(kTold) == std::string_view::npos &&
+         std::any_of(planned.begin(), planned.end(), [](const PlanDevice& device) {
+           return device.device.is_accelerator() && device.used() > 0;
+         });
+}
+
+void tell_lack_of_memory(std::string_view name, std::span<const PlanDevice> planned,
+                         std::string_view what) {
+  std::string message = fmt::format("{}: {}{}", name, kTold, what.substr(0, what.find('\n')));
+  for (const PlanDevice& device : planned) {
     if (device.device == kDiskDevice || device.used() == 0) continue;
-    message += "; " + planned(device);
+    message += "; " + words_of(device);
     if (!device.device.is_accelerator()) continue;
     message += fmt::format(", the driver's {}; free: {}", format_bytes(device.context),
                            free_now(device.device.index));

@@ -1,7 +1,10 @@
+#include "runtime/dispatch/lack_of_memory.h"
+
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/generate/gpu_memory.h"
 #include "tests/support/expect_error.h"
 
 namespace haul::runtime {
@@ -15,22 +18,16 @@ using testing::Not;
 class LackOfMemory : public testing::Test {
  protected:
   LackOfMemory() {
-    state.name = "model";
-    PlanDevice device;
-    device.device = gpu(0);
-    device.weights = kGiB;
-    state.plan.devices.push_back(device);
-    PlanStep step;
-    step.lies = step.runs_on = gpu(0);
-    state.plan.steps.push_back(step);
+    planned[0].device = gpu(0);
+    planned[0].weights = kGiB;
   }
 
   template <typename Failure>
   void fail(const Failure& failure) {
-    telling_lack_of_memory(state, [&]() -> int { throw failure; });
+    telling_lack_of_memory("model", planned, [&]() -> int { throw failure; });
   }
 
-  LoadedModel::State state;
+  std::array<PlanDevice, 1> planned;
 };
 
 TEST_F(LackOfMemory, IsToldWhoeverNoticesIt) {
