@@ -38,9 +38,10 @@ demo: build
 install: build
 	@cmake --install build --prefix "$(PREFIX)"
 
-check: build
+check:
+	@scripts/setup torch
 	@scripts/setup check
-	@cmake --build build --target check-headers
+	@$(CONFIGURE) -B build-check -DCMAKE_UNITY_BUILD=OFF
 	@scripts/check
 
 format:
@@ -71,7 +72,7 @@ test-oracle: build
 build-cuda:
 	@scripts/setup oracle
 	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
-	  -DHAUL_REQUIRE_CUDA=ON
+	  -DHAUL_REQUIRE_CUDA=ON -DCMAKE_UNITY_BUILD=OFF
 	@parts=$$(ninja -C build-cuda -t targets all | grep -oE '^[^:]*(cuda[./]|nccl_|early_|wake\.|_gpu\.dir/|gpu_kernels\.)[^:]*\.o' | \
 	  grep -v check-headers) && cmake --build build-cuda --target $$parts
 

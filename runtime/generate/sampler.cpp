@@ -14,13 +14,13 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-struct Candidate {
+struct Choice {
   TokenId id;
   double logit;
 };
 
 // The likeliest first; of equal ones the first.
-bool likelier(const Candidate& a, const Candidate& b) {
+bool likelier(const Choice& a, const Choice& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
@@ -58,7 +58,7 @@ TokenId pick(std::span<const float> logits, const Sampling& sampling, std::uint6
   const TokenId best = likeliest(logits);
   if (sampling.greedy || !std::isfinite(logits[best])) return best;
   // Less the largest, so that they stay numbers however low the temperature is.
-  std::vector<Candidate> candidates;
+  std::vector<Choice> candidates;
   candidates.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!std::isfinite(logits[i])) continue;
@@ -73,7 +73,7 @@ TokenId pick(std::span<const float> logits, const Sampling& sampling, std::uint6
   std::sort(candidates.begin(), candidates.end(), likelier);
   std::vector<double> chances;
   double sum = 0;
-  for (const Candidate& candidate : candidates) {
+  for (const Choice& candidate : candidates) {
     chances.push_back(std::exp(candidate.logit));
     sum += chances.back();
   }
