@@ -13,17 +13,21 @@ bool has_own_ops(at::Device device, at::ScalarType type) {
   return device.is_cuda() && on_gpus;
 }
 
-bool has_own_ops(std::initializer_list<const at::Tensor*> tensors) {
+bool are_alike(std::initializer_list<const at::Tensor*> tensors) {
   const at::Tensor& first = **tensors.begin();
-  const at::ScalarType type = first.scalar_type();
-  if (!has_own_ops(first.device(), type)) return false;
   const bool gradients = at::GradMode::is_enabled();
   for (const at::Tensor* const tensor : tensors) {
     if (!tensor->defined()) continue;
-    if (tensor->device() != first.device() || tensor->scalar_type() != type) return false;
+    if (tensor->device() != first.device()) return false;
+    if (tensor->scalar_type() != first.scalar_type()) return false;
     if (gradients && tensor->requires_grad()) return false;
   }
   return first.numel() > 0;
+}
+
+bool has_own_ops(std::initializer_list<const at::Tensor*> tensors) {
+  const at::Tensor& first = **tensors.begin();
+  return has_own_ops(first.device(), first.scalar_type()) && are_alike(tensors);
 }
 
 bool lies_elsewhere(const at::Tensor& tensor) {

@@ -16,8 +16,10 @@ namespace haul::kernels {
 // Whether there are operators for the dtype there: for F32 and BF16, and on GPUs where the CUDA
 // part is built.
 bool has_own_ops(at::Device device, at::ScalarType type);
-// The same of tensors of one device and of one dtype, no gradient asked for. Undefined ones do not
-// count.
+// Whether they are of one device and of one dtype, and no gradient is asked for. Undefined ones do
+// not count.
+bool are_alike(std::initializer_list<const at::Tensor*> tensors);
+// Both.
 bool has_own_ops(std::initializer_list<const at::Tensor*> tensors);
 
 // Whether an op on this tensor has to fetch it first.

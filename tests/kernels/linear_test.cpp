@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include <array>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 
 #include "kernels/few_rows.h"
 #include "kernels/layer_norm.h"
+#include "kernels/many_rows.h"
 #include "kernels/rms_norm.h"
 
 namespace haul::kernels {
@@ -30,10 +32,12 @@ struct Case {
 // What a sum of `width` products in float32, in any order, may be away from the exact one, and the
 // rounding of the result.
 at::Tensor tolerance(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& exact) {
-  const double rounding = x.scalar_type() == at::kFloat ? 0x1p-24 : 0x1p-8;
+  const bool half = x.scalar_type() == at::kHalf;
+  const double rounding = x.scalar_type() == at::kFloat ? 0x1p-24 : half ? 0x1p-11 : 0x1p-8;
+  const double least = half ? 0x1p-25 : 0;  // below 2^-14 its numbers lie evenly
   const double terms = static_cast<double>(weight.size(1)) + 1;
   const at::Tensor sizes = at::linear(x.to(at::kDouble).abs(), weight.to(at::kDouble).abs());
-  return terms * 0x1p-24 * (sizes + exact.abs()) + rounding * exact.abs();
+  return terms * 0x1p-24 * (sizes + exact.abs()) + rounding * exact.abs() + least;
 }
 
 void expect_the_same(const Case& item, at::ScalarType type) {
@@ -45,8 +49,9 @@ void expect_the_same(const Case& item, at::ScalarType type) {
     const at::Tensor found = kernels::linear(x, weight, added);
     EXPECT_EQ(found.scalar_type(), type);
     EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, item.rows, item.height}));
-    if (type == at::kBFloat16 && !are_few_rows(x)) {
-      // torch's own product, which on some CPUs rounds sums of a part of the row to BF16.
+    const bool torchs = type == at::kHalf || (type == at::kBFloat16 && !are_few_rows(x));
+    if (torchs && !are_many_rows(x)) {
+      // torch's own product, which on some CPUs rounds sums of a part of the row.
       EXPECT_TRUE(found.equal(at::linear(x, weight, biased ? std::optional(bias) : std::nullopt)));
       continue;
     }
@@ -65,6 +70,7 @@ TEST(Linear, GivesWhatTorchsGives) {
       for (const std::int64_t height : {1, 2, 5, 8, 9, 300}) {
         expect_the_same({rows, width, height}, at::kFloat);
         expect_the_same({rows, width, height}, at::kBFloat16);
+        expect_the_same({rows, width, height}, at::kHalf);
       }
     }
   }
@@ -117,7 +123,7 @@ TEST(Linear, GoesThroughACurveAsAfterIt) {
 // A weight that lies the other way round gives what it gives turned.
 TEST(Conv1d, GivesWhatALinearLayerGives) {
   at::manual_seed(9);
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::int64_t rows : {1, 2, 4, 5}) {
       for (const std::int64_t width : {1, 7, 16, 33, 1000}) {
         for (const std::int64_t height : {1, 3, 8, 17, 300, 4101}) {
@@ -127,7 +133,7 @@ TEST(Conv1d, GivesWhatALinearLayerGives) {
           const at::Tensor found = kernels::conv1d(x, weight, bias);
           EXPECT_EQ(found.scalar_type(), type);
           EXPECT_EQ(found.sizes().vec(), (std::vector<std::int64_t>{1, rows, height}));
-          if (rows > 4) {
+          if ((rows > 4 || type == at::kHalf) && !are_many_rows(x, Lies::kByInput)) {
             EXPECT_TRUE(found.equal(plain_conv1d(x, weight, bias)));
             continue;
           }
@@ -201,6 +207,36 @@ TEST(Linear, OfManyRowsTakesABiasAndAResidual) {
     for (const at::Tensor& residual : {all[0], all[2]}) {
       const at::Tensor found = kernels::linear(x, weight, bias, residual);
       EXPECT_TRUE(at::allclose(found, plain_linear(x, weight, bias, residual), 1e-4, 1e-4));
+    }
+  }
+}
+
+// Also on CPUs on which torch does it.
+TEST(ManyRows, OfHalfPrecisionAreMultipliedAsFloats) {
+  at::manual_seed(11);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [rows, width, height] : {std::tuple{1, 1, 1},
+                                              {5, 7, 3},
+                                              {9, 300, 4101},
+                                              {40, 20000, 33},
+                                              {129, 70, 17},
+                                              {300, 513, 1025}}) {
+      const at::Tensor x = at::randn({rows, width}).to(type);
+      const at::Tensor weight = at::randn({height, width}).to(type);
+      const at::Tensor bias = at::randn({height}).to(type);
+      for (const at::Tensor& added : {at::Tensor(), bias}) {
+        const at::Tensor wide = added.defined() ? added.to(at::kDouble) : added;
+        const at::Tensor exact = plain_linear(x.to(at::kDouble), weight.to(at::kDouble), wide);
+        for (const Lies lies : {Lies::kByOutput, Lies::kByInput}) {
+          const bool by_output = lies == Lies::kByOutput;
+          const at::Tensor matrix = by_output ? weight : weight.t().contiguous();
+          const at::Tensor found = many_rows(x.unsqueeze(0), matrix, added, lies).squeeze(0);
+          EXPECT_EQ(found.scalar_type(), type);
+          const at::Tensor away = (found.to(at::kDouble) - exact).abs();
+          EXPECT_TRUE((away <= tolerance(x, weight, exact)).all().item<bool>())
+              << rows << " x " << width << " x " << height << (by_output ? "" : " by input");
+        }
+      }
     }
   }
 }
