@@ -41,7 +41,7 @@ install: build
 check:
 	@scripts/setup torch
 	@scripts/setup check
-	@$(CONFIGURE) -B build-check -DCMAKE_UNITY_BUILD=OFF
+	@$(CONFIGURE) -B build-check -DHAUL_UNITY=OFF
 	@scripts/check
 
 format:
@@ -72,7 +72,7 @@ test-oracle: build
 build-cuda:
 	@scripts/setup oracle
 	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
-	  -DHAUL_REQUIRE_CUDA=ON -DCMAKE_UNITY_BUILD=OFF
+	  -DHAUL_REQUIRE_CUDA=ON
 	@parts=$$(ninja -C build-cuda -t targets all | grep -oE '^[^:]*(cuda[./]|nccl_|early_|wake\.|_gpu\.dir/|gpu_kernels\.)[^:]*\.o' | \
 	  grep -v check-headers) && cmake --build build-cuda --target $$parts
 

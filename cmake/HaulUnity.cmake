@@ -1,6 +1,5 @@
-# A few files of a target are compiled as one: torch's headers take ten times as long as our code. Not
-# with -DCMAKE_UNITY_BUILD=OFF, where each is compiled alone.
-option(CMAKE_UNITY_BUILD "Compile a few files as one" ON)
+# A few files of a target are compiled as one: torch's headers take ten times as long as our code.
+# unity_groups.py says which.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 function(haul_targets_below folder result)
@@ -21,6 +20,10 @@ function(haul_group_files)
     get_target_property(folder ${target} SOURCE_DIR)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     foreach(source ${sources})
+      get_source_file_property(own ${source} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
+      if(own)
+        continue()  # CMake compiles it alone
+      endif()
       get_filename_component(source ${source} ABSOLUTE BASE_DIR ${folder})
       string(APPEND lines "${target} ${source}\n")
     endforeach()
@@ -35,6 +38,4 @@ function(haul_group_files)
       PROPERTY UNITY_GROUP ${CMAKE_MATCH_2})
   endforeach()
 endfunction()
-if(CMAKE_UNITY_BUILD)
-  haul_group_files()
-endif()
+haul_group_files()

@@ -33,7 +33,7 @@ def names_of(file, code):
 def main():
     groups = {}  # target -> [(files, names)]
     for line in sys.stdin:
-        target, file = line.split()
+        target, file = line.rstrip("\n").split(" ", 1)
         if not file.endswith(".cpp") or not os.path.isfile(file):
             continue
         with open(file, encoding="utf-8") as source:

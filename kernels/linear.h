@@ -21,8 +21,8 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
                         const at::Tensor& residual = {});
 
 // The same of a weight that lies the other way round, (in, out); or what goes through a curve,
-// without a residual. By the operator haul::conv1d where that serves: few rows, and on some CPUs
-// many of BF16 or F16.
+// without a residual. By the operator haul::conv1d where that serves: few rows, and what
+// are_many_rows().
 at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual = {}, std::optional<Curve> curve = std::nullopt);
 at::Tensor plain_conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -22,7 +22,8 @@ constexpr std::int64_t kRowsAtOnce = 128;  // of x: memory for more is in nobody
 template <typename Work>
 void for_pieces(const at::Tensor& weight, Work work) {
   const std::int64_t rows = weight.size(0);
-  const std::int64_t most = std::min(rows, std::max(kLeast, kPiece / weight.size(1)));
+  const std::int64_t most =
+      std::min(rows, std::max(kLeast, kPiece / std::max<std::int64_t>(1, weight.size(1))));
   const at::Tensor memory = at::empty({most, weight.size(1)}, at::kFloat);
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
@@ -54,9 +55,15 @@ void fill_by_input(const at::Tensor& x, const at::Tensor& weight, const at::Tens
   out.copy_(sums);
 }
 
+// What torch asks itself before it leaves a product to oneDNN, which some builds of it lack.
+bool torch_says(const char* name) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
+  return op && op->typed<bool()>().call();
+}
+
 bool cpu_multiplies(at::ScalarType type) {
-  static const bool bf16 = own_op<bool()>("mkldnn::_is_mkldnn_bf16_supported").call();
-  static const bool f16 = own_op<bool()>("mkldnn::_is_mkldnn_fp16_supported").call();
+  static const bool bf16 = torch_says("mkldnn::_is_mkldnn_bf16_supported");
+  static const bool f16 = torch_says("mkldnn::_is_mkldnn_fp16_supported");
   return (type != at::kBFloat16 || bf16) && (type != at::kHalf || f16);
 }
 

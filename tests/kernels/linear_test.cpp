@@ -94,8 +94,8 @@ TEST(Linear, OfFewRowsGivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
 }
 
 TEST(Linear, AddsAResidualAsASumAfterItWould) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const std::int64_t rows : {1, 3}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t rows : {1, 3, 9}) {
       const at::Tensor x = at::randn({rows, 1, 70}).to(type);
       const at::Tensor weight = at::randn({300, 70}).to(type);
       const at::Tensor bias = at::randn({300}).to(type);
@@ -149,6 +149,21 @@ TEST(Conv1d, GivesWhatALinearLayerGives) {
   }
 }
 
+TEST(Conv1d, AddsAResidualOrGoesThroughACurveAsAfterIt) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t rows : {1, 3, 9}) {
+      const at::Tensor x = at::randn({rows, 70}).to(type);
+      const at::Tensor weight = at::randn({70, 300}).to(type);
+      const at::Tensor bias = at::randn({300}).to(type);
+      const at::Tensor residual = at::randn({rows, 300}).to(type);
+      const at::Tensor alone = kernels::conv1d(x, weight, bias);
+      EXPECT_TRUE(kernels::conv1d(x, weight, bias, residual).equal(residual + alone));
+      EXPECT_TRUE(kernels::conv1d(x, weight, bias, {}, Curve::kSilu)
+                      .equal(plain_curved(alone, Curve::kSilu)));
+    }
+  }
+}
+
 TEST(Conv1d, GivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
   const int before = at::get_num_threads();
   for (const auto& [type, width] : {std::pair(at::kFloat, 577),
@@ -172,7 +187,7 @@ TEST(Conv1d, GivesTheSameBitsOverAnyNumberOfThreadsAndBesideOthers) {
 }
 
 TEST(GatedLinear, IsTheSameAsOfTorchsOps) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const Curve curve : {Curve::kSilu, Curve::kGeluByTanh}) {
       for (const auto& [rows, height] : {std::pair{1, 1}, {3, 7}, {3, 300}, {9, 300}}) {
         const at::Tensor x = at::randn({1, rows, 70}).to(type);
