@@ -1,86 +1,150 @@
 #include "core/formats/cast.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
+// Highway compiles this file once for each instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/formats/cast.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
 namespace haul::core {
+namespace HWY_NAMESPACE {
 namespace {
 
-// The codings of the types in memory, each with the way to and from float or double.
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Floats on their way are words of 32 bits; comparisons are of numbers without a sign bit.
+using Words = hn::ScalableTag<std::int32_t>;
+using Word = hn::Vec<Words>;
+
+Word word(std::int32_t value) {
+  return hn::Set(Words(), value);
+}
+
+Word load_narrow(const std::byte* from) {
+  const hn::Rebind<std::uint16_t, Words> narrow;
+  return hn::PromoteTo(Words(), hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from)));
+}
+void store_narrow(Word words, std::byte* to) {
+  const hn::Rebind<std::uint16_t, Words> narrow;
+  hn::StoreU(hn::DemoteTo(narrow, words), narrow, reinterpret_cast<std::uint16_t*>(to));
+}
+
+// The codings of the types in memory, each with the way to and from a float's word.
 
 struct Half {
-  using Stored = std::uint16_t;
-  using Value = float;
+  static constexpr std::size_t kSize = 2;
 
-  static float load(std::uint16_t half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
-    const std::uint32_t exponent = half >> 10 & 0x1f;
-    const std::uint32_t mantissa = half & 0x3ff;
-    if (exponent == 0) {
-      const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-      return sign != 0 ? -magnitude : magnitude;
-    }
-    const std::uint32_t wide = exponent == 0x1f ? 0xff : exponent + (127 - 15);
-    return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+  static Word load(const std::byte* from) {
+    const hn::RebindToFloat<Words> floats;
+    const Word half = load_narrow(from);
+    const Word magnitude = hn::And(half, word(0x7fff));
+    const Word sign = hn::ShiftLeft<16>(hn::Sub(half, magnitude));
+    const Word shifted = hn::ShiftLeft<13>(magnitude);
+    const Word normal = hn::Add(shifted, word((127 - 15) << 23));
+    const Word special = hn::Add(normal, word((127 - 15) << 23));
+    // Zero or subnormal: an exact small integer times 2^-24.
+    const Word small =
+        hn::BitCast(Words(), hn::Mul(hn::ConvertTo(floats, magnitude), hn::Set(floats, 0x1p-24F)));
+    Word wide = hn::IfThenElse(hn::Lt(magnitude, word(0x400)), small, normal);
+    wide = hn::IfThenElse(hn::Gt(magnitude, word(0x7bff)), special, wide);
+    return hn::Or(sign, wide);
   }
 
-  static std::uint16_t store(float value) {
-    const auto word = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t sign = word >> 16 & 0x8000;
-    return static_cast<std::uint16_t>(sign | magnitude(word & 0x7fffffff));
-  }
-
- private:
-  static std::uint32_t magnitude(std::uint32_t word) {
-    constexpr std::uint32_t kInfinity = 0x7f800000;
-    constexpr std::uint32_t kOverflows = 0x477ff000;  // 65520, half way above the largest half
-    constexpr std::uint32_t kNormal = 0x38800000;     // 2^-14
-    constexpr std::uint32_t kRebias = (127 - 15) << 23;
-    if (word > kInfinity) return 0x7e00;
-    if (word >= kOverflows) return 0x7c00;
-    if (word >= kNormal) {
-      const std::uint32_t rebiased = word - kRebias;
-      return (rebiased + 0xfff + (rebiased >> 13 & 1)) >> 13;
-    }
-    const std::uint32_t exponent = word >> 23;
-    if (exponent < 102) return 0;  // below 2^-25
-    const std::uint32_t mantissa = (word & 0x7fffff) | 0x800000;
-    const std::uint32_t shift = 126 - exponent;  // 14 to 24, to units of 2^-24
-    const std::uint32_t half_way = (1U << (shift - 1)) - 1;
-    return (mantissa + half_way + (mantissa >> shift & 1)) >> shift;
+  static void store(Word value, std::byte* to) {
+    constexpr std::int32_t kInfinity = 0x7f800000;
+    constexpr std::int32_t kOverflows = 0x477ff000;  // 65520, half way above the largest half
+    constexpr std::int32_t kNormal = 0x38800000;     // 2^-14
+    constexpr std::int32_t kRebias = (127 - 15) << 23;
+    const hn::RebindToFloat<Words> floats;
+    const Word magnitude = hn::And(value, word(0x7fffffff));
+    const Word sign = hn::And(hn::ShiftRight<16>(value), word(0x8000));
+    const Word rebiased = hn::Sub(magnitude, word(kRebias));
+    const Word odd = hn::And(hn::ShiftRight<13>(rebiased), word(1));
+    const Word normal = hn::ShiftRight<13>(hn::Add(hn::Add(rebiased, word(0xfff)), odd));
+    // The last bit of a float from 0.5 on is 2^-24, that of subnormal halves.
+    const auto half = hn::Set(floats, 0.5F);
+    const Word small = hn::Sub(hn::BitCast(Words(), hn::Add(hn::BitCast(floats, magnitude), half)),
+                               hn::BitCast(Words(), half));
+    Word stored = hn::IfThenElse(hn::Lt(magnitude, word(kNormal)), small, normal);
+    stored = hn::IfThenElse(hn::Lt(magnitude, word(kOverflows)), stored, word(0x7c00));
+    stored = hn::IfThenElse(hn::Gt(magnitude, word(kInfinity)), word(0x7e00), stored);
+    store_narrow(hn::Or(sign, stored), to);
   }
 };
 
 struct Brain {
-  using Stored = std::uint16_t;
-  using Value = float;
+  static constexpr std::size_t kSize = 2;
 
-  static float load(std::uint16_t stored) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(stored) << 16);
-  }
+  static Word load(const std::byte* from) { return hn::ShiftLeft<16>(load_narrow(from)); }
 
-  static std::uint16_t store(float value) {
-    const auto word = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16;
-    return static_cast<std::uint16_t>(value != value ? 0x7fc0 : rounded);
+  static void store(Word value, std::byte* to) {
+    const Word odd = hn::And(hn::ShiftRight<16>(value), word(1));
+    const Word up = hn::Add(hn::Add(value, word(0x7fff)), odd);
+    const Word rounded = hn::And(hn::ShiftRight<16>(up), word(0xffff));
+    const auto is_nan = hn::Gt(hn::And(value, word(0x7fffffff)), word(0x7f800000));
+    store_narrow(hn::IfThenElse(is_nan, word(0x7fc0), rounded), to);
   }
 };
 
 struct Single {
-  using Stored = float;
-  using Value = float;
-  static float load(float stored) { return stored; }
-  static float store(float value) { return value; }
+  static constexpr std::size_t kSize = 4;
+  static Word load(const std::byte* from) {
+    return hn::LoadU(Words(), reinterpret_cast<const std::int32_t*>(from));
+  }
+  static void store(Word value, std::byte* to) {
+    hn::StoreU(value, Words(), reinterpret_cast<std::int32_t*>(to));
+  }
 };
 
-struct Double {
-  using Stored = double;
-  using Value = double;
-  static double load(double stored) { return stored; }
-  static double store(double value) { return value; }
-};
+template <typename From, typename To>
+void cast_all(const std::byte* in, std::size_t count, std::byte* out) {
+  const std::size_t lanes = hn::Lanes(Words());
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    To::store(From::load(in + i * From::kSize), out + i * To::kSize);
+  }
+  if (i == count) return;
+  std::array<std::byte, hn::MaxLanes(Words()) * From::kSize> last_in{};
+  std::array<std::byte, hn::MaxLanes(Words()) * To::kSize> last_out{};
+  std::memcpy(last_in.data(), in + i * From::kSize, (count - i) * From::kSize);
+  To::store(From::load(last_in.data()), last_out.data());
+  std::memcpy(out + i * To::kSize, last_out.data(), (count - i) * To::kSize);
+}
+
+template <typename From>
+void cast_from(const std::byte* in, std::size_t count, Dtype to, std::byte* out) {
+  if (to == Dtype::kF16) return cast_all<From, Half>(in, count, out);
+  if (to == Dtype::kBF16) return cast_all<From, Brain>(in, count, out);
+  cast_all<From, Single>(in, count, out);
+}
+
+// Of up to 32 bits.
+void cast_short(Dtype from, const std::byte* in, std::size_t count, Dtype to, std::byte* out) {
+  if (from == Dtype::kF16) return cast_from<Half>(in, count, to, out);
+  if (from == Dtype::kBF16) return cast_from<Brain>(in, count, to, out);
+  cast_from<Single>(in, count, to, out);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace haul::core
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace haul::core {
+
+HWY_EXPORT(cast_short);
+
+namespace {
 
 // The float beside an inexact value whose last bit is set, so that rounding it further gives what
 // rounding the value itself would.
@@ -92,33 +156,36 @@ float rounded_to_odd(double value) {
   return std::bit_cast<float>(std::abs(wide) > std::abs(value) ? word - 1 : word + 1);
 }
 
-template <typename From, typename To>
-auto narrowed(typename From::Value value) {
-  constexpr bool kTwoSteps = sizeof(typename From::Stored) == 8 && sizeof(typename To::Stored) == 2;
-  if constexpr (kTwoSteps) {
-    return rounded_to_odd(value);
-  } else {
-    return static_cast<typename To::Value>(value);
+// Doubles go by way of floats, so many at once.
+constexpr std::size_t kFloats = 1024;
+
+void cast_doubles(const std::byte* in, std::size_t count, Dtype to, std::byte* out) {
+  std::array<float, kFloats> floats;
+  for (std::size_t done = 0; done < count; done += kFloats) {
+    const std::size_t some = std::min(kFloats, count - done);
+    for (std::size_t i = 0; i < some; ++i) {
+      double value;
+      std::memcpy(&value, in + (done + i) * sizeof(value), sizeof(value));
+      floats[i] = to == Dtype::kF32 ? static_cast<float>(value) : rounded_to_odd(value);
+    }
+    HWY_DYNAMIC_DISPATCH(cast_short)
+    (Dtype::kF32, reinterpret_cast<const std::byte*>(floats.data()), some, to,
+     out + done * static_cast<std::size_t>(bits(to)) / 8);
   }
 }
 
-template <typename From, typename To>
-void cast_all(std::span<const std::byte> in, std::span<std::byte> out) {
-  const std::size_t count = in.size() / sizeof(typename From::Stored);
-  for (std::size_t i = 0; i < count; ++i) {
-    typename From::Stored source;
-    std::memcpy(&source, in.data() + i * sizeof(source), sizeof(source));
-    const auto target = To::store(narrowed<From, To>(From::load(source)));
-    std::memcpy(out.data() + i * sizeof(target), &target, sizeof(target));
+void cast_to_doubles(Dtype from, const std::byte* in, std::size_t count, std::byte* out) {
+  std::array<float, kFloats> floats;
+  for (std::size_t done = 0; done < count; done += kFloats) {
+    const std::size_t some = std::min(kFloats, count - done);
+    HWY_DYNAMIC_DISPATCH(cast_short)
+    (from, in + done * static_cast<std::size_t>(bits(from)) / 8, some, Dtype::kF32,
+     reinterpret_cast<std::byte*>(floats.data()));
+    for (std::size_t i = 0; i < some; ++i) {
+      const auto value = static_cast<double>(floats[i]);
+      std::memcpy(out + (done + i) * sizeof(value), &value, sizeof(value));
+    }
   }
-}
-
-template <typename From>
-void cast_from(std::span<const std::byte> in, Dtype to, std::span<std::byte> out) {
-  if (to == Dtype::kF16) return cast_all<From, Half>(in, out);
-  if (to == Dtype::kBF16) return cast_all<From, Brain>(in, out);
-  if (to == Dtype::kF32) return cast_all<From, Single>(in, out);
-  cast_all<From, Double>(in, out);
 }
 
 }  // namespace
@@ -129,10 +196,17 @@ bool is_castable(Dtype dtype) {
 }
 
 void cast_floats(Dtype from, std::span<const std::byte> in, Dtype to, std::span<std::byte> out) {
-  if (from == Dtype::kF16) return cast_from<Half>(in, to, out);
-  if (from == Dtype::kBF16) return cast_from<Brain>(in, to, out);
-  if (from == Dtype::kF32) return cast_from<Single>(in, to, out);
-  cast_from<Double>(in, to, out);
+  const std::size_t count = in.size() / (static_cast<std::size_t>(bits(from)) / 8);
+  if (from == to) {
+    std::copy_n(in.data(), in.size(), out.data());
+  } else if (from == Dtype::kF64) {
+    cast_doubles(in.data(), count, to, out.data());
+  } else if (to == Dtype::kF64) {
+    cast_to_doubles(from, in.data(), count, out.data());
+  } else {
+    HWY_DYNAMIC_DISPATCH(cast_short)(from, in.data(), count, to, out.data());
+  }
 }
 
 }  // namespace haul::core
+#endif  // HWY_ONCE

@@ -1,5 +1,6 @@
 #include "core/formats/cast.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -106,6 +107,39 @@ TEST(CastFloats, GoesBetweenAllFour) {
   }
   EXPECT_FALSE(is_castable(Dtype::kF8E4M3));
   EXPECT_FALSE(is_castable(Dtype::kI32));
+}
+
+// Several are cast at once: any number of them, from any address, and nothing behind them.
+TEST(CastFloats, OfAnyNumberAtAnyAddressIsTheSameAsOneByOne) {
+  constexpr std::size_t kMost = 70;
+  const std::vector<Dtype> all{Dtype::kF16, Dtype::kBF16, Dtype::kF32, Dtype::kF64};
+  std::vector<double> values;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    values.push_back((i % 2 == 0 ? 1 : -1) *
+                     std::ldexp(1.0 + 0.013 * static_cast<double>(i), static_cast<int>(i) - 40));
+  }
+  for (const Dtype from : all) {
+    for (const Dtype to : all) {
+      const std::size_t in_size = static_cast<std::size_t>(bits(from)) / 8;
+      const std::size_t out_size = static_cast<std::size_t>(bits(to)) / 8;
+      std::vector<std::byte> in(1 + kMost * in_size);
+      cast_floats(Dtype::kF64, std::as_bytes(std::span(values)), from, std::span(in).subspan(1));
+      std::vector<std::byte> one_by_one(kMost * out_size);
+      for (std::size_t i = 0; i < kMost; ++i) {
+        cast_floats(from, std::span(in).subspan(1 + i * in_size, in_size), to,
+                    std::span(one_by_one).subspan(i * out_size, out_size));
+      }
+      for (std::size_t count = 0; count <= kMost; ++count) {
+        std::vector<std::byte> out(1 + kMost * out_size, std::byte{0x5a});
+        cast_floats(from, std::span(in).subspan(1, count * in_size), to,
+                    std::span(out).subspan(1, count * out_size));
+        const auto end = out.begin() + static_cast<std::ptrdiff_t>(1 + count * out_size);
+        ASSERT_TRUE(std::equal(out.begin() + 1, end, one_by_one.begin()))
+            << static_cast<int>(from) << ' ' << static_cast<int>(to) << ' ' << count;
+        ASSERT_TRUE(std::all_of(end, out.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
+      }
+    }
+  }
 }
 
 TEST(CastFloats, NeedsNoAlignment) {
