@@ -43,8 +43,7 @@ void TransformersTensors::add(const StoredTensor& stored, GgufPlace place,
 const StoredTensor* TransformersTensors::as_it_lies(std::size_t index) const {
   const StoredTensor& stored = *stored_[index];
   const bool plain = stored.coding == Coding::kPlain && stored.strides.empty() &&
-                     places_[index].layout == GgufLayout::kSame &&
-                     stored.dtype == headers_[index].dtype;
+                     places_[index].layout == GgufLayout::kSame;
   return plain ? &stored : nullptr;
 }
 

@@ -30,8 +30,9 @@ class TransformersTensors {
   // A remark for the user; empty when there is none.
   const std::string& note() const { return note_; }
 
-  // Where the bytes of a tensor lie in a file just as stream() would give them: in the checkpoint's
-  // dtype, contiguous, not coded. Nothing where they have to be made.
+  // Where the elements of a tensor lie in a file just as stream() would give them, contiguous and
+  // not coded, though perhaps of another dtype than the header's, of which stream() casts them.
+  // Nothing where more than that has to be done.
   const StoredTensor* as_it_lies(std::size_t index) const;
 
   // Calls `sink` with one piece after another of a tensor. Takes a few MB, or the size of the

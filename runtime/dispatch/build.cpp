@@ -30,6 +30,7 @@
 #include "runtime/dispatch/move_guard.h"
 #include "runtime/dispatch/offload_file.h"
 #include "runtime/dispatch/pinner.h"
+#include "runtime/dispatch/sender.h"
 #include "runtime/dispatch/split_linear.h"
 #include "runtime/dispatch/weight_store.h"
 #include "runtime/tiers/offered_memory.h"
@@ -38,7 +39,7 @@ namespace haul::runtime {
 namespace {
 
 constexpr Bytes kLoadStaging = 128 * kMiB;
-constexpr int kThreads = 4;
+constexpr unsigned kThreads = 16;
 constexpr Bytes kPinnedAtOnce = 1 * kGiB;
 
 // By calls, not through a map: a file that is cut short meanwhile then fails and does not end the
@@ -159,8 +160,15 @@ class Builder {
   bool fills(std::size_t i) const {
     return data_[i] != nullptr && (fills_host_ || !memory_of(i).is_cpu() || source_.is_own(i));
   }
+  // Floats of another type become the model's on the GPU, which is faster at it.
+  std::optional<UnitSource::StoredFloats> cast_on_gpu(std::size_t i) const {
+    if (memory_of(i).is_cpu() || c10::elementSize(unit(i).type) > sizeof(float)) return {};
+    auto floats = source_.floats_of(i);
+    if (floats && c10::elementSize(floats->type) > sizeof(float)) return {};
+    return floats;
+  }
   bool read_directly(std::size_t i) const {
-    return unit(i).size >= kDirectSize && source_.file_of(i).has_value();
+    return unit(i).size >= kDirectSize && (source_.file_of(i) || cast_on_gpu(i));
   }
 
   // All of a tier in one piece; but host memory that a GPU is fed from apart and in several,
@@ -318,37 +326,41 @@ class Builder {
 
   void fill() {
     const std::vector<std::size_t> units = units_to_fill();
+    std::vector<std::size_t> read;
     std::vector<std::size_t> copied;
     Bytes total = 0;
     for (const std::size_t i : units) {
+      (read_directly(i) ? read : copied).push_back(i);
       total += unit(i).size;
       if (pinned_of_[i] != nullptr) ++pinned_of_[i]->to_fill;
     }
     for (const Pinned& pinned : pinned_) {
       if (pinned.to_fill == 0) pinner_.add(pinned.slab, pinned.gpu, Pages::kFresh);
     }
+    const std::vector<std::unique_ptr<Sender>> senders = senders_for(copied);
     core::Progress progress("loading", total);
     Outcome outcome;
-    for (const std::size_t i : units) {
-      if (read_directly(i)) {
-        outcome.begin();
-        try {
-          start_read(i, &progress, &outcome);
-        } catch (...) {  // reads under way still end here
-          outcome.end(named(i, std::current_exception()));
-        }
-      } else {
-        copied.push_back(i);
+    for (const std::size_t i : read) {
+      outcome.begin();
+      try {
+        start_read(i, &progress, &outcome);
+      } catch (...) {  // reads under way still end here
+        outcome.end(named(i, std::current_exception()));
       }
     }
-    copy(copied, &progress, &outcome);
+    copy(copied, senders, &progress, &outcome);
     outcome.wait();
     progress.finish();
   }
 
   void start_read(std::size_t i, core::Progress* progress, Outcome* outcome) {
-    const UnitSource::FileRange range = *source_.file_of(i);
-    const int file = store_->disk().open(range.file);
+    const auto floats = cast_on_gpu(i);
+    const UnitSource::FileRange range = floats ? floats->range : *source_.file_of(i);
+    Home home{nullptr, store_->disk().open(range.file), range.offset, unit(i).size};
+    if (floats) {
+      home.size = floats->size;
+      home.cast = FloatCast{floats->type, unit(i).type};
+    }
     const auto done = [this, i, progress, outcome](std::exception_ptr error) {
       try {
         if (!error) note_read(i, progress);
@@ -358,11 +370,11 @@ class Builder {
       outcome->end(named(i, error));
     };
     if (memory_of(i).is_cpu()) {
-      store_->disk().read({file, range.offset, unit(i).size, data_[i], done});
+      store_->disk().read({home.file, home.offset, home.size, data_[i], done});
       return;
     }
     lane(memory_of(i))
-        .fill({nullptr, file, range.offset, unit(i).size}, data_[i], {},
+        .fill(home, data_[i], {},
               [done](const std::exception_ptr& error, const GpuPoint&) { done(error); });
   }
 
@@ -387,14 +399,16 @@ class Builder {
     }
   }
 
-  // What has to be made (casts, views, quantised blocks) or is small, by a few threads.
-  void copy(const std::vector<std::size_t>& units, core::Progress* progress, Outcome* outcome) {
+  // What has to be made (casts, views, quantised blocks) or is small: a thread for each sender.
+  void copy(const std::vector<std::size_t>& units,
+            const std::vector<std::unique_ptr<Sender>>& senders, core::Progress* progress,
+            Outcome* outcome) {
     std::atomic<std::size_t> next = 0;
-    const auto work = [&] {
+    const auto work = [&](Sender* sender) {
       for (std::size_t k = next++; k < units.size() && !outcome->failed(); k = next++) {
         outcome->begin();
         try {
-          copy_one(units[k]);
+          copy_one(units[k], sender);
           note_read(units[k], progress);
           outcome->end(nullptr);
         } catch (...) {
@@ -403,41 +417,47 @@ class Builder {
       }
     };
     std::vector<std::jthread> threads;
-    const std::size_t count = std::min<std::size_t>(
-        units.size(), std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, kThreads));
-    for (std::size_t i = 0; i < count; ++i) threads.emplace_back(work);
+    for (const auto& sender : senders) threads.emplace_back(work, sender.get());
   }
 
-  void copy_one(std::size_t i) {
-    const bool host = memory_of(i).is_cpu();
-    std::vector<std::byte> buffer(host ? 0 : unit(i).size);
-    std::byte* const to = host ? data_[i] : buffer.data();
-    if (const auto range = source_.file_of(i)) {
-      read_small(*range, unit(i).size, to);
-    } else {
-      make(i, to);
+  // One for each thread, null where nothing goes to GPUs.
+  std::vector<std::unique_ptr<Sender>> senders_for(const std::vector<std::size_t>& units) {
+    const std::size_t threads = std::min<std::size_t>(
+        units.size(), std::clamp(std::thread::hardware_concurrency(), 1U, kThreads));
+    Bytes largest = 0;
+    for (const std::size_t i : units) {
+      if (!memory_of(i).is_cpu()) largest = std::max(largest, unit(i).size);
     }
-    if (host) return;
-    GpuPoint ready;
-    std::exception_ptr failure;
-    lane(memory_of(i))
-        .fill({buffer.data(), 0, 0, unit(i).size}, data_[i], {},
-              [&](std::exception_ptr error, GpuPoint point) {
-                failure = std::move(error);
-                ready = std::move(point);
-              });
-    if (failure) std::rethrow_exception(failure);
-    wait_for(ready);
+    if (largest == 0) return std::vector<std::unique_ptr<Sender>>(threads);
+    return make_senders(&store_->ledger(c10::Device(c10::kCPU)), largest, threads);
   }
 
-  void make(std::size_t i, std::byte* to) {
+  void copy_one(std::size_t i, Sender* sender) {
+    const bool host = memory_of(i).is_cpu();
+    if (!host) sender->begin(lane(memory_of(i)), data_[i]);
+    if (const auto range = source_.file_of(i)) {
+      std::vector<std::byte> small(host ? 0 : unit(i).size);
+      read_small(*range, unit(i).size, host ? data_[i] : small.data());
+      if (!host) sender->send(small);
+    } else {
+      make(i, host ? nullptr : sender);
+    }
+    if (!host) sender->end();
+  }
+
+  // In its place, or through `sender`.
+  void make(std::size_t i, Sender* sender) {
     Bytes at = 0;
     source_.stream(i, [&](std::span<const std::byte> piece) {
       if (piece.size() > unit(i).size - at) {
         throw Error(ErrorKind::kCorrupt,
                     fmt::format("more than the {} bytes that its shape needs", unit(i).size));
       }
-      std::memcpy(to + at, piece.data(), piece.size());
+      if (sender != nullptr) {
+        sender->send(piece);
+      } else {
+        std::memcpy(data_[i] + at, piece.data(), piece.size());
+      }
       at += piece.size();
     });
     if (at != unit(i).size) {

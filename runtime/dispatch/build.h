@@ -10,6 +10,8 @@
 #include <optional>
 #include <span>
 
+#include <c10/core/ScalarType.h>
+
 #include "core/formats/model_files.h"
 #include "haul/bytes.h"
 #include "haul/torch/host_sharing.h"
@@ -30,6 +32,13 @@ class UnitSource {
   };
   // Where a unit's bytes lie in a file just as they are needed.
   virtual std::optional<FileRange> file_of(std::size_t unit) const = 0;
+  // Where floats lie in a file of which a cast alone makes a unit's.
+  struct StoredFloats {
+    FileRange range;
+    Bytes size = 0;
+    c10::ScalarType type = c10::ScalarType::Undefined;
+  };
+  virtual std::optional<StoredFloats> floats_of(std::size_t /*unit*/) const { return {}; }
   // Gives all bytes, piece after piece.
   virtual void stream(std::size_t unit,
                       const std::function<void(std::span<const std::byte>)>& sink) const = 0;

@@ -174,7 +174,6 @@ class CheckpointSource final : public UnitSource {
       const std::size_t header = match_.source[unit.first];
       own_.push_back(header == Match::kNone ? unit.tensors.front() : at::Tensor());
       headers_.push_back(header);
-      sizes_.push_back(unit.size);
       const auto cut = part_.cuts.find(unit.name);
       cuts_.push_back(cut == part_.cuts.end() ? nullptr : &cut->second);
       const Dtype dtype = to_dtype(unit.type);
@@ -186,15 +185,14 @@ class CheckpointSource final : public UnitSource {
   }
 
   std::optional<FileRange> file_of(std::size_t unit) const override {
-    if (headers_[unit] == Match::kNone) return std::nullopt;
-    const core::StoredTensor* const stored = view(unit).as_it_lies(headers_[unit]);
-    if (stored == nullptr) return std::nullopt;
-    Bytes offset = stored->offset;
-    if (cuts_[unit] != nullptr) {
-      if (!view(unit).reads_part_alone(headers_[unit], *cuts_[unit])) return std::nullopt;
-      offset += sizes_[unit] * static_cast<Bytes>(part_.part.index);
-    }
-    return FileRange{checkpoint_.files()[stored->file].path(), offset};
+    const std::optional<Lying> found = lying(unit);
+    if (!found || found->dtype != dtype(unit)) return std::nullopt;
+    return found->range;
+  }
+  std::optional<StoredFloats> floats_of(std::size_t unit) const override {
+    const std::optional<Lying> found = lying(unit);
+    if (!found || found->dtype == dtype(unit)) return std::nullopt;
+    return StoredFloats{found->range, found->size, to_scalar_type(found->dtype)};
   }
 
   void stream(std::size_t unit,
@@ -245,13 +243,34 @@ class CheckpointSource final : public UnitSource {
   }
 
  private:
+  struct Lying {
+    FileRange range;
+    Bytes size;
+    Dtype dtype;
+  };
+
   const core::TransformersTensors& view(std::size_t unit) const { return views_.at(dtypes_[unit]); }
+  // Of a unit that the checkpoint holds.
+  Dtype dtype(std::size_t unit) const { return view(unit).headers()[headers_[unit]].dtype; }
+  // This process's part of what the checkpoint holds of a unit, where it lies in one piece.
+  std::optional<Lying> lying(std::size_t unit) const {
+    if (headers_[unit] == Match::kNone) return std::nullopt;
+    const core::StoredTensor* const stored = view(unit).as_it_lies(headers_[unit]);
+    if (stored == nullptr) return std::nullopt;
+    Lying found{
+        {checkpoint_.files()[stored->file].path(), stored->offset}, stored->size, stored->dtype};
+    if (cuts_[unit] != nullptr) {
+      if (!view(unit).reads_part_alone(headers_[unit], *cuts_[unit])) return std::nullopt;
+      found.size /= static_cast<Bytes>(part_.part.count);
+      found.range.offset += found.size * static_cast<Bytes>(part_.part.index);
+    }
+    return found;
+  }
 
   const core::Checkpoint& checkpoint_;
   const Match& match_;
   const CheckpointPart& part_;
   std::vector<const core::TensorCut*> cuts_;  // of each unit; null: it is whole
-  std::vector<Bytes> sizes_;
   std::vector<std::size_t> headers_;
   std::vector<at::Tensor> own_;  // what a unit has that the checkpoint does not hold
   bool all_on_cpu_ = true;

@@ -17,6 +17,7 @@ constexpr Bytes kPiece = 16 * kMiB;
 // One weight on its way from a file.
 struct Arrival {
   std::byte* to = nullptr;
+  std::optional<FloatCast> cast;
   std::vector<GpuPoint> after;
   Lane::Done done;
   Bytes pieces_left = 0;
@@ -91,6 +92,7 @@ class GpuLane final : public Lane {
   void fill_from_file(const Home& home, std::byte* to, std::vector<GpuPoint> after, Done done) {
     auto arrival = std::make_shared<Arrival>();
     arrival->to = to;
+    arrival->cast = home.cast;
     arrival->after = std::move(after);
     arrival->done = std::move(done);
     arrival->pieces_left = staging_.pieces_of(home.size);
@@ -111,7 +113,13 @@ class GpuLane final : public Lane {
   // Called with copy_mutex_ held.
   void issue(const Arrival& arrival, const Staging::Piece& piece) {
     for (const GpuPoint& point : arrival.after) copies_.wait(point);
-    copies_.copy(arrival.to + piece.offset, piece.data, piece.size);
+    if (arrival.cast) {
+      const Bytes from = c10::elementSize(arrival.cast->from);
+      std::byte* const to = arrival.to + piece.offset / from * c10::elementSize(arrival.cast->to);
+      copies_.cast(to, piece.data, *arrival.cast, piece.size / from);
+    } else {
+      copies_.copy(arrival.to + piece.offset, piece.data, piece.size);
+    }
     auto copied = std::make_unique<Copied>(Copied{&staging_, piece.data});
     copies_.then(
         [](void* context) {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,12 +21,14 @@
 
 namespace haul::runtime {
 
-// Where a weight is kept: at `host`, or in a file when that is null. Files are read as they are.
+// Where a weight is kept: at `host`, or in a file when that is null.
 struct Home {
   std::byte* host = nullptr;
   int file = 0;  // of the disk reader
   Bytes offset = 0;
   Bytes size = 0;
+  // Of floats in a file for a GPU: what they become on their way. Others come as they are.
+  std::optional<FloatCast> cast = {};
 
   bool operator==(const Home&) const = default;
 };

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/core/ScalarType.h>
+
 #include "haul/bytes.h"
 
 namespace haul::runtime {
@@ -69,6 +71,14 @@ void settle(const GpuPoint& point) noexcept;
 // tells.
 void rest_until(const GpuPoint& point);
 
+// Of 16 or 32 bits: torch rounds those of 64 twice.
+struct FloatCast {
+  c10::ScalarType from = c10::ScalarType::Undefined;
+  c10::ScalarType to = c10::ScalarType::Undefined;
+
+  bool operator==(const FloatCast&) const = default;
+};
+
 // A stream of copies beside the computation. Its functions may be called by several threads.
 class CopyStream {
  public:
@@ -83,6 +93,8 @@ class CopyStream {
   // `count` rows of so many bytes, which lie `to_step` and `from_step` bytes apart.
   void copy_rows(void* to, Bytes to_step, const void* from, Bytes from_step, Bytes width,
                  Bytes count);
+  // `count` floats of pinned memory become others on the GPU, which reads them where they are.
+  void cast(void* to, const void* from, const FloatCast& types, Bytes count);
   GpuPoint point();
   // Runs a function on one of the driver's threads when the copies so far have ended. It must not
   // call into the GPU.

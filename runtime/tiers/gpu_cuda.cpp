@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/AllocatorConfig.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -208,6 +211,19 @@ void CopyStream::copy_rows(void* to, Bytes to_step, const void* from, Bytes from
   check(cudaMemcpy2DAsync(to, to_step, from, from_step, width, count, cudaMemcpyDefault,
                           state_->stream),
         fmt::format("GPU {}: copying {}", state_->index, format_bytes(width * count)));
+}
+
+void CopyStream::cast(void* to, const void* from, const FloatCast& types, Bytes count) {
+  const auto index = static_cast<c10::DeviceIndex>(state_->index);
+  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(state_->stream, index));
+  const at::InferenceMode no_gradients;
+  const auto floats = [&](void* data, c10::ScalarType type) {
+    return at::for_blob(data, {static_cast<std::int64_t>(count)})
+        .options(at::TensorOptions(type).device(at::kCUDA, index))
+        .target_device(c10::Device(c10::kCUDA, index))
+        .make_tensor();
+  };
+  floats(to, types.to).copy_(floats(const_cast<void*>(from), types.from), true);
 }
 
 GpuPoint CopyStream::point() {

@@ -59,6 +59,7 @@ CopyStream::~CopyStream() = default;
 void CopyStream::wait(const GpuPoint&) {}
 void CopyStream::copy(void*, const void*, Bytes) {}
 void CopyStream::copy_rows(void*, Bytes, const void*, Bytes, Bytes, Bytes) {}
+void CopyStream::cast(void*, const void*, const FloatCast&, Bytes) {}
 GpuPoint CopyStream::point() {
   return {};
 }
