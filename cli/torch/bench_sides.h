@@ -29,6 +29,9 @@ struct BenchWork {
   std::optional<Bytes> gpu_memory;
 };
 
+// Reads all files of a folder, so that the kernel keeps them.
+void bring_into_page_cache(const std::filesystem::path& folder);
+
 // The budget as the flag of `haul run` has it.
 std::string budget_text(const std::map<std::string, Bytes>& budget);
 // Tokens of a prompt and its answer.

@@ -450,7 +450,7 @@ void bench_load(const BenchOptions& options) {
   measure(work, "page cache cold", std::nullopt,
           [&] { return bench.weights() / bench.disk_bandwidth(); });
   work.cold = false;
-  bench.haul(work);  // brings the files into the page cache
+  bring_into_page_cache(work.model);
   measure(work, "page cache warm", warm);
   if (bench.has_gpu()) {
     work.budget = {{"0", bench.share(kOffloadedShare)}, {"cpu", bench.share(2)}};

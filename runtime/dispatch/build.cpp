@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -120,6 +121,7 @@ class Builder {
     unshare();
     for (std::size_t i = 0; i < placed_.units.size(); ++i) change_tensors(i);
     if (any_marked_) forbid_moves();
+    keep_files_cached();
     return store_;
   }
 
@@ -526,6 +528,19 @@ class Builder {
       store_->add_left(unit(i).name, tensor.storage());
     }
     guard_moves();
+  }
+
+  // For the next process that loads the model. Disks that weights come from all the time have
+  // enough to do.
+  void keep_files_cached() {
+    if (store_->disk().counts().bytes_direct == 0) return;
+    std::set<std::filesystem::path> files;
+    for (std::size_t i = 0; i < placed_.units.size(); ++i) {
+      if (!in_memory(i)) return;
+      if (!fills(i) || !read_directly(i)) continue;
+      files.insert(cast_on_gpu(i) ? cast_on_gpu(i)->range.file : source_.file_of(i)->file);
+    }
+    store_->keep_cached({files.begin(), files.end()});
   }
 
   const PlacedModel& placed_;

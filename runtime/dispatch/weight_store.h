@@ -4,11 +4,13 @@
 // that it gave to the model does. Made by one thread, used by any.
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -19,6 +21,7 @@
 #include "runtime/stream/streamer.h"
 #include "runtime/tiers/disk_reader.h"
 #include "runtime/tiers/ledger.h"
+#include "runtime/tiers/page_cache.h"
 #include "runtime/tiers/slab.h"
 
 namespace haul::runtime {
@@ -128,6 +131,9 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   bool is_offloaded() const { return offloaded_; }
   void set_offloaded() { offloaded_ = true; }
 
+  // Brings the files that weights were read from into the page cache, while the model is used.
+  void keep_cached(std::vector<std::filesystem::path> files) { filler_.emplace(std::move(files)); }
+
   // Holds something until the store has gone.
   void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
 
@@ -149,6 +155,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<Reservation> counted_;
   std::atomic<Bytes> read_ = 0;
+  std::optional<PageCacheFiller> filler_;
   std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)> streamers_{
       [](c10::Device a, c10::Device b) {
         return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());

@@ -1,10 +1,18 @@
 #include "runtime/tiers/page_cache.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+#include "core/base/machine.h"
 
 namespace haul::runtime {
 namespace {
@@ -41,7 +49,40 @@ std::uint64_t scatter(std::uint64_t number) {
   return (number ^ (number >> 29)) * 0xbf58476d1ce4e5b9 >> 11;
 }
 
+void bring_in(const std::filesystem::path& path, const std::stop_token& stop) {
+  constexpr Bytes kPiece = kMiB;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  std::vector<std::byte> piece(kPiece);
+  PageCacheProbe probe;
+  Bytes at = 0;
+  const auto size = static_cast<Bytes>(std::max<off_t>(0, ::lseek(file, 0, SEEK_END)));
+  while (at < size && !stop.stop_requested()) {
+    const Bytes end = std::min(at + kPiece, size);
+    if (!probe.holds(file, at, end)) {
+      const ssize_t count = ::pread(file, piece.data(), end - at, static_cast<off_t>(at));
+      if (count <= 0) break;
+    }
+    at = end;
+  }
+  ::close(file);
+}
+
 }  // namespace
+
+PageCacheFiller::PageCacheFiller(std::vector<std::filesystem::path> files)
+    : thread_([files = std::move(files)](const std::stop_token& stop) {
+        // Whatever else there is to do comes first.
+        ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 19);
+        Bytes size = 0;
+        for (const std::filesystem::path& file : files) {
+          std::error_code absent;
+          const auto of_it = std::filesystem::file_size(file, absent);
+          if (!absent) size += of_it;
+        }
+        if (size > core::available_ram("/") / 4 * 3) return;
+        for (const std::filesystem::path& file : files) bring_in(file, stop);
+      }) {}
 
 bool PageCacheProbe::holds(int descriptor, Bytes begin, Bytes end) {
   if (begin >= end) return false;

@@ -1,11 +1,16 @@
 #pragma once
 
+// What the kernel keeps of files in RAM.
+//
 // Whether a range of a file lies in the page cache, asked without reading it: a read that must not
 // wait (RWF_NOWAIT) does not say no and leave it at that, it starts reading the range from the
 // disk. May be called from any thread.
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
+#include <thread>
+#include <vector>
 
 #include "haul/bytes.h"
 
@@ -27,6 +32,18 @@ class PageCacheProbe {
   std::atomic<bool> asks_;
   std::atomic<int> skips_{0};  // questions to answer with no, unasked, since samples missed
   std::atomic<std::uint64_t> samples_{0};
+};
+
+// Brings files into the page cache while the process does other things: what was read past it would
+// be read from the disk again by the next process. Nothing is done where they would take more than
+// three quarters of the RAM that is available, which the kernel takes back when it is needed. A
+// file that cannot be read is left out. The work ends with its owner, within a piece.
+class PageCacheFiller {
+ public:
+  explicit PageCacheFiller(std::vector<std::filesystem::path> files);
+
+ private:
+  std::jthread thread_;
 };
 
 }  // namespace haul::runtime

@@ -1,16 +1,13 @@
 #include "runtime/tiers/page_cache.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <system_error>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "tests/support/cached_pages.h"
 #include "tests/support/read_target.h"
 #include "tests/support/temporary_folder.h"
 
@@ -18,28 +15,6 @@ namespace haul::runtime {
 namespace {
 
 constexpr Bytes kSize = 4 * kMiB;
-const Bytes kPage = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
-
-// Pages of a file that are in the page cache, by mincore.
-std::size_t pages_of(int file) {
-  void* const memory = ::mmap(nullptr, kSize, PROT_READ, MAP_SHARED, file, 0);
-  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
-  std::vector<unsigned char> pages((kSize + kPage - 1) / kPage);
-  EXPECT_EQ(::mincore(memory, kSize, pages.data()), 0);
-  ::munmap(memory, kSize);
-  return static_cast<std::size_t>(
-      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; }));
-}
-
-// Pages that a processor has yet to put in order stay at first.
-void drop(int file) {
-  for (int i = 0; i < 100; ++i) {
-    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-    if (pages_of(file) == 0) return;
-    ::usleep(10'000);
-  }
-  ADD_FAILURE() << "pages stay in the page cache";
-}
 
 class PageCacheTest : public testing::TestWithParam<PageCacheProbe::Way> {
  protected:
@@ -62,18 +37,51 @@ TEST_P(PageCacheTest, TellsAFileThatIsThereFromOneThatIsNot) {
   warm();
   EXPECT_TRUE(PageCacheProbe(GetParam()).holds(file_, 0, kSize));
   EXPECT_TRUE(PageCacheProbe(GetParam()).holds(file_, kMiB + 17, 2 * kMiB - 5));
-  drop(file_);
+  test::drop_cached_pages(file_);
   EXPECT_FALSE(PageCacheProbe(GetParam()).holds(file_, 0, kSize));
 }
 
 TEST_P(PageCacheTest, AsksAgainAfterMisses) {
-  drop(file_);
+  test::drop_cached_pages(file_);
   PageCacheProbe probe(GetParam());
   EXPECT_FALSE(probe.holds(file_, 0, kSize));
   warm();
   bool found = false;
   for (int i = 0; i < 100 && !found; ++i) found = probe.holds(file_, 0, kSize);
   EXPECT_TRUE(found);
+}
+
+// A file on a disk, of which the page cache holds nothing.
+class PageCacheFill : public testing::Test {
+ protected:
+  explicit PageCacheFill(Bytes size = kSize + 5)
+      : path_(folder_.write("f", test::random_bytes(size))),
+        file_(::open(path_.c_str(), O_RDONLY)) {
+    test::drop_cached_pages(file_);
+  }
+  ~PageCacheFill() override { ::close(file_); }
+
+  test::TemporaryFolder folder_{std::filesystem::current_path()};
+  std::filesystem::path path_;
+  int file_;
+};
+
+TEST_F(PageCacheFill, BringsInFilesThatAreThere) {
+  const PageCacheFiller filler({folder_.path() / "absent", path_});
+  EXPECT_TRUE(test::comes_into_page_cache(file_));
+}
+
+class LargePageCacheFill : public PageCacheFill {
+ protected:
+  LargePageCacheFill() : PageCacheFill(256 * kMiB) {}
+};
+
+TEST_F(LargePageCacheFill, EndsWithItsOwner) {
+  { const PageCacheFiller filler({path_}); }
+  const std::size_t then = test::cached_pages(file_);
+  EXPECT_LT(then, 256 * kMiB / test::page_size());
+  ::usleep(50'000);
+  EXPECT_LE(test::cached_pages(file_), then + 64 * kMiB / test::page_size());  // read ahead
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, PageCacheTest,
@@ -83,7 +91,7 @@ TEST(PageCacheProbe, SeesAHoleInTheMiddle) {
   const test::TemporaryFolder folder(std::filesystem::current_path());
   const int file = ::open(folder.write("f", test::random_bytes(kSize)).c_str(), O_RDONLY);
   ::fsync(file);
-  drop(file);
+  test::drop_cached_pages(file);
   ::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
   std::vector<char> bytes(kMiB);
   for (const off_t begin : {off_t{0}, static_cast<off_t>(3 * kMiB)}) {
