@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
     float q[kPieces][kWide<T>];
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
-      unpack(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
+      unpack<T>(shared.queries[h][column / kWide<T> + p * kRowLanes], q[p]);
     }
     // From all that of the token that looks is taken: no weight changes, and what is added to a
     // score is not so large that it costs digits.
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
         float key[kWide<T>];
-        unpack(k[i][p], key);
+        unpack<T>(k[i][p], key);
 #pragma unroll
         for (int j = 0; j < kWide<T>; ++j) dot = fmaf(q[p][j], key[j], dot);
       }
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kThreadsFor<T, kSize>, kThreadsFor<T, kSize> =
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
         float value[kWide<T>];
-        unpack(v[i][p], value);
+        unpack<T>(v[i][p], value);
         const float weight = shared.scores[h][row + i * kRows];
 #pragma unroll
         for (int j = 0; j < kWide<T>; ++j) sum[j] = fmaf(weight, value[j], sum[j]);

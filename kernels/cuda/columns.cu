@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, kVectors == 1 ? kBlocks : 1)
       const int at = begin + u * kRows + row;
       if (!inside || at >= end) continue;
       float w[kWide<T>];
-      unpack(tile[u * kThreads], w);
+      unpack<T>(tile[u * kThreads], w);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         const float factor = as_float(factors[(v * own_chunks - first_chunk) * kWide<T> + at]);

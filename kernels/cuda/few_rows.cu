@@ -170,11 +170,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) few_rows(const __grid_const
       if (chunk >= chunks) continue;
       float w[kStreams][kWide<T>];
 #pragma unroll
-      for (int s = 0; s < kStreams; ++s) unpack(word(s, u), w[s]);
+      for (int s = 0; s < kStreams; ++s) unpack<T>(word(s, u), w[s]);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         float x[kWide<T>];
-        unpack(x_shared[v * chunks + chunk], x);
+        unpack<T>(x_shared[v * chunks + chunk], x);
 #pragma unroll
         for (int s = 0; s < kStreams; ++s) {
 #pragma unroll

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) look_at_part(const __grid_constant__
     const int place = part * kPart<T> + thread * kWide<T>;
     if (place < job.width) {
       float values[kWide<T>];
-      unpack(fresh(reinterpret_cast<const uint4*>(scores + place)), values);
+      unpack<T>(fresh(reinterpret_cast<const uint4*>(scores + place)), values);
 #pragma unroll
       for (int i = 0; i < kWide<T>; ++i) look(values[i], place + i);
     }

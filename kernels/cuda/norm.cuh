@@ -73,7 +73,7 @@ __device__ inline void take_rows(const NormBy& by, const uint4* x, int chunks, u
     for (int r = 0; r < kRows; ++r) {
       rows[r * chunks + i] = packed[r];
       float values[kWide<T>];
-      unpack(packed[r], values);
+      unpack<T>(packed[r], values);
       for (const float value : values) sums[r] = fmaf(value, centred ? 1.0F : value, sums[r]);
     }
   });
@@ -100,7 +100,7 @@ __device__ inline void normalise(const NormBy& by, int chunks, uint4* memory, ui
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         float values[kWide<T>];
-        unpack(rows[r * chunks + i], values);
+        unpack<T>(rows[r * chunks + i], values);
         for (const float value : values) {
           const float off = value - means[r];
           sums[r] = fmaf(off, off, sums[r]);
@@ -115,18 +115,18 @@ __device__ inline void normalise(const NormBy& by, int chunks, uint4* memory, ui
   wait_for_copies<kLater>();
   for_own_chunks(chunks, [&](int i) {
     float weight[kWide<T>], bias[kWide<T>] = {};
-    unpack(memory[i], weight);
-    if (centred) unpack(memory[chunks + i], bias);
+    unpack<T>(memory[i], weight);
+    if (centred) unpack<T>(memory[chunks + i], bias);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       float values[kWide<T>];
-      unpack(rows[r * chunks + i], values);
+      unpack<T>(rows[r * chunks + i], values);
 #pragma unroll
       for (int j = 0; j < kWide<T>; ++j) {
         // Fused in so many words: else a compiler may do so here and not there.
         values[j] = fmaf((values[j] - means[r]) * sums[r], weight[j], bias[j]);
       }
-      rows[r * chunks + i] = packed(values);
+      rows[r * chunks + i] = packed<T>(values);
     }
   });
 }

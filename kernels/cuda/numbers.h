@@ -6,6 +6,6 @@
 
 namespace haul::kernels::cuda {
 
-enum class Numbers : std::uint8_t { kBF16, kF32 };
+enum class Numbers : std::uint8_t { kBF16, kF16, kF32 };
 
 }  // namespace haul::kernels::cuda

@@ -50,7 +50,8 @@ const std::int64_t* number(const Optional& x) {
 
 // REQUIRES: has_own_ops() of it.
 cuda::Numbers numbers(const at::Tensor& x) {
-  return x.scalar_type() == at::kFloat ? cuda::Numbers::kF32 : cuda::Numbers::kBF16;
+  if (x.scalar_type() == at::kFloat) return cuda::Numbers::kF32;
+  return x.scalar_type() == at::kHalf ? cuda::Numbers::kF16 : cuda::Numbers::kBF16;
 }
 
 cudaStream_t stream_for(const at::Tensor& x) {

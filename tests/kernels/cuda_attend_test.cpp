@@ -75,7 +75,7 @@ class Attending {
   Attending(const AttendCase& item, const at::Tensor& queries, at::Tensor& keys, at::Tensor& values)
       : past_(at::full({1}, item.tokens - 1, at::kLong)),
         out_(at::empty({2, 1, item.heads * item.size}, queries.options())) {
-    job.numbers = queries.scalar_type() == at::kFloat ? cuda::Numbers::kF32 : cuda::Numbers::kBF16;
+    job.numbers = numbers_of(queries.scalar_type());
     job.queries = rows(queries);
     job.keys = rows_of(keys);
     job.values = rows_of(values);
@@ -206,7 +206,7 @@ TEST_P(CudaAttention, KeepAndAttend) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaAttention, testing::Values(at::kBFloat16, at::kFloat),
+INSTANTIATE_TEST_SUITE_P(All, CudaAttention, testing::Values(at::kBFloat16, at::kFloat, at::kHalf),
                          [](const auto& each) { return at::toString(each.param); });
 
 }  // namespace

@@ -35,6 +35,11 @@ inline at::Tensor exact_linear(const at::Tensor& x, const at::Tensor& weight,
   return plain_linear(exact(x), exact(weight), exact(bias));
 }
 
+inline cuda::Numbers numbers_of(at::ScalarType type) {
+  if (type == at::kFloat) return cuda::Numbers::kF32;
+  return type == at::kHalf ? cuda::Numbers::kF16 : cuda::Numbers::kBF16;
+}
+
 class CudaKernels : public testing::TestWithParam<at::ScalarType> {
  protected:
   at::Tensor some(at::IntArrayRef sizes) const { return at::randn(sizes).to(type); }
@@ -43,9 +48,9 @@ class CudaKernels : public testing::TestWithParam<at::ScalarType> {
   }
 
   const at::ScalarType type = GetParam();
-  const cuda::Numbers numbers = type == at::kFloat ? cuda::Numbers::kF32 : cuda::Numbers::kBF16;
-  // Of a BF16; of sums in float32.
-  const double rounding = type == at::kFloat ? 0x1p-19 : 0x1p-8;
+  const cuda::Numbers numbers = numbers_of(type);
+  // Of a BF16; of a half; of sums in float32.
+  const double rounding = type == at::kFloat ? 0x1p-19 : type == at::kHalf ? 0x1p-10 : 0x1p-8;
   // Numbers of a 16-byte access.
   const std::int64_t wide = 16 / static_cast<std::int64_t>(c10::elementSize(type));
 };

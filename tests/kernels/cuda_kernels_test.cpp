@@ -454,7 +454,7 @@ TEST(CudaTell, LeavesIdsInTheSlotOfTheirPass) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaKernels, testing::Values(at::kBFloat16, at::kFloat),
+INSTANTIATE_TEST_SUITE_P(All, CudaKernels, testing::Values(at::kBFloat16, at::kFloat, at::kHalf),
                          [](const auto& each) { return at::toString(each.param); });
 
 }  // namespace

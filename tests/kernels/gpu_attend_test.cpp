@@ -24,7 +24,7 @@ namespace {
 class GpuAttention : public OnGpu {
  protected:
   // Whether no kernel takes heads of this size.
-  bool is_torchs(std::int64_t size) const { return !has_kernels || size % 8 != 0; }
+  bool is_torchs(std::int64_t size) const { return size % 8 != 0; }
 };
 
 // Of so many tokens, the last of all.

@@ -28,7 +28,6 @@ class OnGpu : public testing::TestWithParam<at::ScalarType> {
   }
 
   const at::ScalarType type = GetParam();
-  const bool has_kernels = type != at::kHalf;  // else all is torch's
   // Of a BF16; of a half, in which torch may compute; of sums in float32.
   const double rounding = type == at::kFloat ? 0x1p-18 : type == at::kHalf ? 0x1p-10 : 0x1p-8;
 };

@@ -49,7 +49,7 @@ class GpuOps : public OnGpu {
     const at::Tensor value = plain_linear(exact(x), exact(weight), exact(bias));
     const at::Tensor sizes = at::linear(exact(x).abs(), exact(weight).abs());
     const double terms = static_cast<double>(weight.size(1)) + 1;
-    return {value, terms * 0x1p-24 * (sizes + value.abs()) + last_place * value.abs()};
+    return {value, terms * 0x1p-24 * (sizes + value.abs()) + last_place * value.abs() + least};
   }
   // Of two of them, the first through a curve, each rounded, and so is what they give.
   Expected exact_pair(const at::Tensor& x, const LinearWeights& gate, const LinearWeights& layer,
@@ -60,9 +60,9 @@ class GpuOps : public OnGpu {
     const at::Tensor value = open * all.value;
     // No curve is steeper than 1.13.
     const at::Tensor away =
-        1.2 * before.most + 0x1p-20 * before.value.abs() + last_place * open.abs();
+        1.2 * before.most + 0x1p-20 * before.value.abs() + last_place * open.abs() + least;
     return {value, 1.01 * ((all.value.abs() + all.most) * away + open.abs() * all.most) +
-                       last_place * value.abs()};
+                       last_place * value.abs() + least};
   }
 
   void expect_near(const at::Tensor& found, const Expected& expected, const at::Tensor& x,
@@ -76,8 +76,8 @@ class GpuOps : public OnGpu {
   // Whether a kernel multiplies them; else torch does.
   bool has_kernel(const at::Tensor& x, const at::Tensor& weight) const {
     const auto place = reinterpret_cast<std::uintptr_t>(weight.const_data_ptr());
-    return has_kernels && x.numel() <= 4 * x.size(-1) && x.size(-1) % wide == 0 &&
-           weight.size(1) % wide == 0 && place % 16 == 0;
+    return x.numel() <= 4 * x.size(-1) && x.size(-1) % wide == 0 && weight.size(1) % wide == 0 &&
+           place % 16 == 0;
   }
   void expect_linear(const at::Tensor& found, const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias) const {
@@ -108,7 +108,9 @@ class GpuOps : public OnGpu {
         << x.sizes() << " by " << layer.weight.sizes();
   }
 
-  const double last_place = type == at::kFloat ? 0x1p-23 : 0x1p-8;  // of a number
+  // Of a number, and of the small ones that have fewer places.
+  const double last_place = type == at::kFloat ? 0x1p-23 : type == at::kHalf ? 0x1p-10 : 0x1p-8;
+  const double least = type == at::kHalf ? 0x1p-24 : 0;
   // Numbers of a 16-byte access.
   const std::int64_t wide = 16 / static_cast<std::int64_t>(c10::elementSize(type));
 };
@@ -510,7 +512,7 @@ TEST_P(GpuKernels, ServeWhereTheyShould) {
   EXPECT_TRUE(has_own_ops({&x}));
   const at::Tensor other = x.to(type == at::kFloat ? at::kBFloat16 : at::kFloat);
   EXPECT_FALSE(has_own_ops({&x, &other}));
-  const at::Tensor neither = x.to(at::kHalf);
+  const at::Tensor neither = x.to(at::kDouble);
   EXPECT_FALSE(has_own_ops({&neither}));
   const at::Tensor here = x.to(at::kCPU);
   EXPECT_FALSE(has_own_ops({&x, &here}));
@@ -535,7 +537,7 @@ TEST(GpuTell, TellsTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuOps, testing::Values(at::kBFloat16, at::kFloat, at::kHalf),
                          [](const auto& each) { return at::toString(each.param); });
-INSTANTIATE_TEST_SUITE_P(All, GpuKernels, testing::Values(at::kBFloat16, at::kFloat),
+INSTANTIATE_TEST_SUITE_P(All, GpuKernels, testing::Values(at::kBFloat16, at::kFloat, at::kHalf),
                          [](const auto& each) { return at::toString(each.param); });
 
 }  // namespace
