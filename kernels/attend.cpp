@@ -135,8 +135,9 @@ at::Tensor own_attend(const at::Tensor& queries, const at::Tensor& keys, const a
   const at::Tensor q = as_floats(queries);
   at::Tensor out = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
   if (q.size(2) == 1) {
-    const bool half = keys.scalar_type() == at::kBFloat16;
-    const auto work = half ? attend_one<at::BFloat16> : attend_one<float>;
+    const auto work = keys.scalar_type() == at::kFloat  ? attend_one<float>
+                      : keys.scalar_type() == at::kHalf ? attend_one<at::Half>
+                                                        : attend_one<at::BFloat16>;
     work(q, {keys, values}, bias ? as_floats(*bias) : at::Tensor(), scale, out);
   } else {
     attend_many(q, {keys, values}, causal, scale, out);

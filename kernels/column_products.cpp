@@ -23,14 +23,17 @@ constexpr std::size_t kTogether = 16;
 // Sums that stay in a near cache.
 constexpr std::size_t kPanel = 8192;
 
+template <typename T>
+constexpr bool kInPairs = std::is_same_v<T, hwy::bfloat16_t>;
+
 // Two vectors of neighbours: as they lie, or of BF16 the even ones and the odd ones.
 template <typename T>
 HWY_INLINE void load_two(Floats d, const T* from, hn::Vec<Floats>& first, hn::Vec<Floats>& second) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    first = hn::LoadU(d, from);
-    second = hn::LoadU(d, from + hn::Lanes(d));
-  } else {
+  if constexpr (kInPairs<T>) {
     load_pairs(d, from, first, second);
+  } else {
+    first = load(d, from);
+    second = load(d, from + hn::Lanes(d));
   }
 }
 
@@ -121,7 +124,7 @@ void all_columns(const Columns& columns, const float* vectors, std::size_t count
     };
     while (r + kTogether <= columns.bottom) add(std::integral_constant<std::size_t, kTogether>());
     while (r < columns.bottom) add(std::integral_constant<std::size_t, 1>());
-    for (std::size_t v = 0; v < count && sizeof(T) < sizeof(float); ++v) {
+    for (std::size_t v = 0; v < count && kInPairs<T>; ++v) {
       put_in_order(size, out + v * stride + begin);
     }
   }
@@ -134,6 +137,8 @@ void column_products_here(const Columns& columns, const float* vectors, std::siz
       return all_columns<float>(columns, vectors, count, out, stride);
     case WeightType::kBF16:
       return all_columns<hwy::bfloat16_t>(columns, vectors, count, out, stride);
+    case WeightType::kF16:
+      return all_columns<hwy::float16_t>(columns, vectors, count, out, stride);
   }
 }
 

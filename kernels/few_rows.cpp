@@ -9,6 +9,7 @@
 #include "kernels/column_products.h"
 #include "kernels/own_ops.h"
 #include "kernels/row_products.h"
+#include "kernels/weight_type.h"
 
 namespace haul::kernels {
 namespace {
@@ -53,9 +54,6 @@ struct Operands {
 };
 
 template <typename T>
-constexpr WeightType kTypeOf = std::is_same_v<T, float> ? WeightType::kF32 : WeightType::kBF16;
-
-template <typename T>
 void fill_by_output(const Operands& of, const Finish& finish, at::Tensor& products,
                     at::Tensor& out) {
   const std::int64_t grain =
@@ -63,7 +61,7 @@ void fill_by_output(const Operands& of, const Finish& finish, at::Tensor& produc
   auto* const sums = products.mutable_data_ptr<float>();
   auto* const to = out.mutable_data_ptr<T>();
   at::parallel_for(0, of.out, grain, [&](std::int64_t first, std::int64_t last) {
-    row_products({kTypeOf<T>, of.matrix.const_data_ptr(), static_cast<std::size_t>(of.in),
+    row_products({kWeightType<T>, of.matrix.const_data_ptr(), static_cast<std::size_t>(of.in),
                   static_cast<std::size_t>(first), static_cast<std::size_t>(last), true},
                  of.from(), static_cast<std::size_t>(of.count), sums,
                  static_cast<std::size_t>(of.out));
@@ -96,7 +94,7 @@ void fill_by_input(const Operands& of, const Finish& finish, at::Tensor& product
       const std::int64_t begin = std::max(first - part * across, std::int64_t{0}) * kBlockColumns;
       const std::int64_t end = std::min((last - part * across) * kBlockColumns, of.out);
       column_products(
-          {kTypeOf<T>, of.matrix.const_data_ptr(), static_cast<std::size_t>(of.in),
+          {kWeightType<T>, of.matrix.const_data_ptr(), static_cast<std::size_t>(of.in),
            static_cast<std::size_t>(of.out), static_cast<std::size_t>(begin),
            static_cast<std::size_t>(end), static_cast<std::size_t>(of.in * part / parts),
            static_cast<std::size_t>(of.in * (part + 1) / parts)},
@@ -160,8 +158,12 @@ at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish&
     fill<float>(of, lies, in_floats, out, out);
   } else {
     at::Tensor products = at::empty(sizes, vectors.options());
-    if (by_output) vectors = arranged(vectors);
-    fill<at::BFloat16>(of, lies, in_floats, products, out);
+    if (x.scalar_type() == at::kHalf) {
+      fill<at::Half>(of, lies, in_floats, products, out);
+    } else {
+      if (by_output) vectors = arranged(vectors);
+      fill<at::BFloat16>(of, lies, in_floats, products, out);
+    }
   }
   return out;
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include <c10/util/BFloat16.h>
+#include "kernels/weight_type.h"
 
 namespace haul::kernels {
 namespace {
@@ -21,9 +21,8 @@ template <typename T>
 void multiply_rows(const HostRows& rows, std::int64_t first, std::int64_t last,
                    const float* vectors, std::int64_t count) {
   std::array<float, kMostRows * kMostVectors> sums;  // at [v * kMostRows + row - first]
-  const WeightType type = sizeof(T) == sizeof(float) ? WeightType::kF32 : WeightType::kBF16;
   const auto* const matrix = static_cast<const T*>(rows.matrix) + first * rows.width;
-  const Rows part{.type = type,
+  const Rows part{.type = kWeightType<T>,
                   .matrix = matrix,
                   .width = static_cast<std::size_t>(rows.width),
                   .end = static_cast<std::size_t>(last - first),
@@ -41,7 +40,8 @@ void multiply_rows(const HostRows& rows, std::int64_t first, std::int64_t last,
 }  // namespace
 
 bool has_host_rows(c10::ScalarType type) {
-  return type == c10::ScalarType::Float || type == c10::ScalarType::BFloat16;
+  return type == c10::ScalarType::Float || type == c10::ScalarType::BFloat16 ||
+         type == c10::ScalarType::Half;
 }
 
 HostProducts::HostProducts(std::vector<HostRows> matrices, const float* vectors,
@@ -61,6 +61,8 @@ void HostProducts::multiply(std::size_t piece) const {
   const std::int64_t last = std::min(first + rows_, rows->count);
   if (rows->type == c10::ScalarType::Float) {
     multiply_rows<float>(*rows, first, last, vectors_, vector_count_);
+  } else if (rows->type == c10::ScalarType::Half) {
+    multiply_rows<c10::Half>(*rows, first, last, vectors_, vector_count_);
   } else {
     multiply_rows<c10::BFloat16>(*rows, first, last, vectors_, vector_count_);
   }

@@ -65,15 +65,14 @@ void gate_all(const at::Tensor& gate, Curve curve, at::Tensor& values) {
 }
 
 at::Tensor finished(const at::Tensor& x, const at::Tensor& weight, const Finish& finish) {
-  const bool many = are_many_rows(x);
-  if (!many && are_few_rows(x)) return few_rows(x, weight, finish);
+  if (are_few_rows(x)) return few_rows(x, weight, finish);
   if (x.scalar_type() == at::kFloat) {
     at::Tensor out = floats_of_many_rows(x, weight, finish.bias, finish.residual);
     if (finish.gate.defined()) gate_all(finish.gate, finish.curve, out);
     return out;
   }
-  at::Tensor out =
-      many ? many_rows(x, weight, finish.bias) : at::linear(x, weight, optional(finish.bias));
+  at::Tensor out = are_many_rows(x) ? many_rows(x, weight, finish.bias)
+                                    : at::linear(x, weight, optional(finish.bias));
   if (finish.residual.defined()) out.add_(finish.residual);
   if (finish.gate.defined()) out.mul_(plain_curved(finish.gate, finish.curve));
   return out;
@@ -135,7 +134,7 @@ at::Tensor own_conv1d(const at::Tensor& x, const at::Tensor& weight, const Optio
                       const Optional& residual, std::optional<std::int64_t> curve) {
   const at::Tensor added = bias.value_or(at::Tensor());
   at::Tensor out;
-  if (are_many_rows(x, Lies::kByInput)) {
+  if (are_many_rows(x)) {
     out = many_rows(x, weight, added, Lies::kByInput);
     if (residual) out.add_(*residual);
   } else {
@@ -147,8 +146,7 @@ at::Tensor own_conv1d(const at::Tensor& x, const at::Tensor& weight, const Optio
 
 // On GPUs a weight that is fetched goes through haul::products, with which the CPU may help.
 bool has_own_linear(const at::Tensor& x, const LinearWeights& layer, const at::Tensor& other) {
-  const bool serves = has_own_ops(x.device(), x.scalar_type()) || are_many_rows(x);
-  if (!serves || !are_alike({&x, &layer.weight, &layer.bias, &other})) return false;
+  if (!has_own_ops({&x, &layer.weight, &layer.bias, &other})) return false;
   return x.is_cpu() || !(lies_elsewhere(layer.weight) || lies_elsewhere(layer.bias));
 }
 
@@ -226,9 +224,8 @@ at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& weight, const at:
 
 at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& residual, std::optional<Curve> curve) {
-  const bool serves = are_many_rows(x, Lies::kByInput) ||
-                      (are_few_rows(x) && has_own_ops(x.device(), x.scalar_type()));
-  if (!serves || !are_alike({&x, &weight, &bias, &residual})) {
+  const bool serves = are_many_rows(x) || are_few_rows(x);
+  if (!serves || !has_own_ops({&x, &weight, &bias, &residual})) {
     return plain_conv1d(x, weight, bias, residual, curve);
   }
   static const auto op = own_op<decltype(own_conv1d)>("haul::conv1d");

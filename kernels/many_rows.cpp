@@ -69,10 +69,8 @@ bool cpu_multiplies(at::ScalarType type) {
 
 }  // namespace
 
-bool are_many_rows(const at::Tensor& x, Lies lies) {
-  // Of F16 torch has products with few rows that serve, but only where a weight lies by output.
-  const bool any = x.scalar_type() == at::kHalf && lies == Lies::kByInput;
-  return x.is_cpu() && (any || !are_few_rows(x)) && !cpu_multiplies(x.scalar_type());
+bool are_many_rows(const at::Tensor& x) {
+  return x.is_cpu() && !are_few_rows(x) && !cpu_multiplies(x.scalar_type());
 }
 
 at::Tensor many_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -5,8 +5,8 @@
 namespace haul::kernels {
 
 bool has_own_ops(at::Device device, at::ScalarType type) {
-  if (device.is_cpu()) return type == at::kFloat || type == at::kBFloat16;
   if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf) return false;
+  if (device.is_cpu()) return true;
   static const bool on_gpus = c10::Dispatcher::singleton()
                                   .findSchemaOrThrow("haul::linear", "")
                                   .hasKernelForDispatchKey(c10::DispatchKey::CUDA);

@@ -13,8 +13,8 @@
 
 namespace haul::kernels {
 
-// Whether there are operators for the dtype there: for F32 and BF16, and on GPUs, where the CUDA
-// part is built, F16 too. Those of products also serve what are_many_rows() of F16 on CPUs.
+// Whether there are operators for the dtype there: for F32, BF16 and F16, and on GPUs where the
+// CUDA part is built.
 bool has_own_ops(at::Device device, at::ScalarType type);
 // Whether they are of one device and of one dtype, and no gradient is asked for. Undefined ones do
 // not count.

@@ -48,12 +48,11 @@ void turn(const float* x, const Angles& angles, std::vector<float>& /*room*/, fl
   turned_row(x, angles.cosine, angles.sine, static_cast<std::size_t>(angles.size), out);
 }
 
-void turn(const at::BFloat16* x, const Angles& angles, std::vector<float>& room,
-          at::BFloat16* out) {
+template <typename T>
+void turn(const T* x, const Angles& angles, std::vector<float>& room, T* out) {
   room.assign(x, x + angles.size);
   turn(room.data(), angles, room, room.data());
-  std::transform(room.begin(), room.end(), out,
-                 [](float value) { return static_cast<at::BFloat16>(value); });
+  std::transform(room.begin(), room.end(), out, [](float value) { return static_cast<T>(value); });
 }
 
 template <typename T>
@@ -112,7 +111,9 @@ at::Tensor own_rotate_into(const at::Tensor& queries, const at::Tensor& keys,
   const at::Tensor v = with_whole_rows(values);
   at::Tensor out = at::empty(q.sizes(), q.options());
   const NewTokens tokens{k, v, kept_keys, kept_values};
-  const auto work = q.scalar_type() == at::kFloat ? rotate_all<float> : rotate_all<at::BFloat16>;
+  const auto work = q.scalar_type() == at::kFloat  ? rotate_all<float>
+                    : q.scalar_type() == at::kHalf ? rotate_all<at::Half>
+                                                   : rotate_all<at::BFloat16>;
   work(q, tokens, as_floats(cosine), as_floats(sine), out);
   return out;
 }

@@ -156,18 +156,22 @@ void arrange_here(const float* vectors, std::size_t width, std::size_t count, fl
 
 void row_products_here(const Rows& rows, const float* vectors, std::size_t count, float* out,
                        std::size_t stride) {
-  using Half = hwy::bfloat16_t;
-  if (rows.together) {
-    (rows.type == WeightType::kF32 ? all_tiles<float> : all_tiles<Half>)(rows, vectors, count, out,
-                                                                         stride);
-    return;
-  }
-  if (rows.type == WeightType::kF32) {
-    all_rows<float>(rows, vectors, count, out, stride, product<float>);
-  } else if (rows.arranged) {
-    all_rows<Half>(rows, vectors, count, out, stride, arranged_product);
-  } else {
-    all_rows<Half>(rows, vectors, count, out, stride, product<Half>);
+  const auto go = [&](auto number) {
+    using T = decltype(number);
+    if (rows.together) {
+      all_tiles<T>(rows, vectors, count, out, stride);
+    } else {
+      all_rows<T>(rows, vectors, count, out, stride, product<T>);
+    }
+  };
+  switch (rows.type) {
+    case WeightType::kF32:
+      return go(float());
+    case WeightType::kF16:
+      return go(hwy::float16_t());
+    case WeightType::kBF16:
+      if (rows.together || !rows.arranged) return go(hwy::bfloat16_t());
+      all_rows<hwy::bfloat16_t>(rows, vectors, count, out, stride, arranged_product);
   }
 }
 

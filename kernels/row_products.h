@@ -9,7 +9,7 @@
 
 namespace haul::kernels {
 
-enum class WeightType : std::uint8_t { kF32, kBF16 };
+enum class WeightType : std::uint8_t { kF32, kBF16, kF16 };
 
 inline constexpr std::size_t kFewVectors = 4;
 inline constexpr std::size_t kMostVectors = 32;

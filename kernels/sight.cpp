@@ -131,15 +131,24 @@ void look_here(const OneToken& token, const Seen& seen, float* room, float* out)
   look_at(token, seen, room, out);
 }
 
-void look_at_halves(const OneToken& token, const HalfSeen& seen, float* room, float* out) {
-  using Half = hwy::bfloat16_t;
-  const SeenAs<Half> same{reinterpret_cast<const Half*>(seen.keys),
-                          reinterpret_cast<const Half*>(seen.values),
-                          seen.tokens,
-                          seen.size,
-                          seen.key_stride,
-                          seen.value_stride};
-  look_at(token, same, room, out);
+// Under Highway's name for them.
+template <typename To, typename From>
+SeenAs<To> renamed(const SeenAs<From>& seen) {
+  return {reinterpret_cast<const To*>(seen.keys),
+          reinterpret_cast<const To*>(seen.values),
+          seen.tokens,
+          seen.size,
+          seen.key_stride,
+          seen.value_stride};
+}
+
+void look_at_bf16(const OneToken& token, const SeenAs<c10::BFloat16>& seen, float* room,
+                  float* out) {
+  look_at(token, renamed<hwy::bfloat16_t>(seen), room, out);
+}
+
+void look_at_f16(const OneToken& token, const SeenAs<c10::Half>& seen, float* room, float* out) {
+  look_at(token, renamed<hwy::float16_t>(seen), room, out);
 }
 
 std::size_t tile_size_here() {
@@ -230,7 +239,8 @@ HWY_AFTER_NAMESPACE();
 namespace haul::kernels {
 
 HWY_EXPORT(look_here);
-HWY_EXPORT(look_at_halves);
+HWY_EXPORT(look_at_bf16);
+HWY_EXPORT(look_at_f16);
 HWY_EXPORT(tile_size_here);
 HWY_EXPORT(look_all_here);
 
@@ -238,8 +248,12 @@ void look(const OneToken& token, const Seen& seen, float* room, float* out) {
   HWY_DYNAMIC_DISPATCH(look_here)(token, seen, room, out);
 }
 
-void look(const OneToken& token, const HalfSeen& seen, float* room, float* out) {
-  HWY_DYNAMIC_DISPATCH(look_at_halves)(token, seen, room, out);
+void look(const OneToken& token, const SeenAs<c10::BFloat16>& seen, float* room, float* out) {
+  HWY_DYNAMIC_DISPATCH(look_at_bf16)(token, seen, room, out);
+}
+
+void look(const OneToken& token, const SeenAs<c10::Half>& seen, float* room, float* out) {
+  HWY_DYNAMIC_DISPATCH(look_at_f16)(token, seen, room, out);
 }
 
 std::size_t tile_size() {

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 namespace haul::kernels {
 
@@ -20,7 +21,6 @@ struct SeenAs {
   std::size_t value_stride;
 };
 using Seen = SeenAs<float>;
-using HalfSeen = SeenAs<c10::BFloat16>;
 
 // Heads of one token that look at the same keys.
 struct OneToken {
@@ -32,7 +32,8 @@ struct OneToken {
 };
 // `room` is for heads * tokens numbers, `out` heads rows of `size`.
 void look(const OneToken& token, const Seen& seen, float* room, float* out);
-void look(const OneToken& token, const HalfSeen& seen, float* room, float* out);
+void look(const OneToken& token, const SeenAs<c10::BFloat16>& seen, float* room, float* out);
+void look(const OneToken& token, const SeenAs<c10::Half>& seen, float* room, float* out);
 
 // Tokens of one head, one after the other.
 struct Tile {

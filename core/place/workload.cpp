@@ -74,7 +74,8 @@ Workload plan_workload(const Description& description, const PlanRequest& reques
   if (request.context && generates && request.prompts.value_or(request.batch) > kFewRows) {
     load.tokens *= 1 + kPromptTokens;
   }
-  const bool known = request.dtype == Dtype::kBF16 || request.dtype == Dtype::kF32;
+  const bool known =
+      request.dtype == Dtype::kBF16 || request.dtype == Dtype::kF16 || request.dtype == Dtype::kF32;
   if (request.context && generates && known && request.planner == Planner::kHaul &&
       request.batch <= (profile.measured ? kMostHelpedRows : kFewRows)) {
     load.most_help = multiplied(profile, request.dtype, request.batch);

@@ -39,7 +39,7 @@ void expect_the_same(const Case& item, const Looking& looking, at::ScalarType ty
 }
 
 TEST(Attend, OfOneTokenIsTheSameAsOfTorchsOps) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const Case& item :
          {Case{1, 9, 3, 1, 1, 64}, Case{1, 9, 3, 1, 140, 64}, Case{2, 4, 4, 1, 33, 16},
           Case{3, 8, 1, 1, 1000, 8}, Case{2, 6, 2, 1, 7, 5}, Case{1, 1, 1, 1, 3, 1}}) {
@@ -51,19 +51,21 @@ TEST(Attend, OfOneTokenIsTheSameAsOfTorchsOps) {
 }
 
 TEST(Attend, OfOneTokenInHalvesIsWhatFloatsGiveRounded) {
-  for (const std::int64_t size : {64, 13}) {
-    const at::Tensor queries = at::randn({2, 6, 1, size}).to(at::kBFloat16);
-    const at::Tensor keys = at::randn({2, 3, 77, size}).to(at::kBFloat16);
-    const at::Tensor values = at::randn({2, 3, 77, size}).to(at::kBFloat16);
-    const auto in_floats = [](const at::Tensor& x) { return x.to(at::kFloat); };
-    const at::Tensor expected =
-        attend(in_floats(queries), in_floats(keys), in_floats(values), {}, 0.2);
-    EXPECT_TRUE(attend(queries, keys, values, {}, 0.2).equal(expected.to(at::kBFloat16)));
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t size : {64, 13}) {
+      const at::Tensor queries = at::randn({2, 6, 1, size}).to(type);
+      const at::Tensor keys = at::randn({2, 3, 77, size}).to(type);
+      const at::Tensor values = at::randn({2, 3, 77, size}).to(type);
+      const auto in_floats = [](const at::Tensor& x) { return x.to(at::kFloat); };
+      const at::Tensor expected =
+          attend(in_floats(queries), in_floats(keys), in_floats(values), {}, 0.2);
+      EXPECT_TRUE(attend(queries, keys, values, {}, 0.2).equal(expected.to(type)));
+    }
   }
 }
 
 TEST(Attend, OfManyTokensIsTheSameAsOfTorchsOps) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const Case& item :
          {Case{1, 9, 3, 70, 70, 64}, Case{2, 4, 4, 8, 8, 16}, Case{3, 4, 2, 13, 13, 20},
           Case{1, 2, 1, 2, 2, 5}, Case{2, 2, 2, 130, 130, 8}}) {
@@ -80,7 +82,7 @@ TEST(Attend, OfManyTokensIsTheSameAsOfTorchsOps) {
 
 // Also of more tokens than plain_attend takes at once, and as many again.
 TEST(Attend, AfterOthersLooksAtWhatAMaskWouldShow) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::int64_t tokens : {2, 5, 512, 513, 1100}) {
       const std::int64_t total = tokens + 203;
       const at::Tensor queries = at::randn({2, 4, tokens, 8}).to(type);
@@ -111,7 +113,7 @@ TEST(Attend, LooksAtNoneThatTheMaskHides) {
 
 // Slopes are a bias by place, of as many tokens as there are and not of their room.
 TEST(Attend, AddsAPlaceTimesASlope) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor queries = at::randn({2, 4, 1, 8}).to(type);
     const at::Tensor keys = at::randn({2, 2, 30, 8}).to(type);
     const at::Tensor values = at::randn({2, 2, 30, 8}).to(type);

@@ -22,7 +22,7 @@ void multiply(const std::vector<HostRows>& matrices, const at::Tensor& vectors) 
 
 TEST(HostRows, GiveWhatAMatrixProductGives) {
   torch::manual_seed(6);
-  for (const c10::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const c10::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::int64_t count : {1, 7, 64, 65, 1000}) {
       for (const std::int64_t width : {1, 16, 33, 512, 5000}) {
         for (const std::int64_t vectors : {1, 2, 3, 4, 5, 8, 31, 32}) {
@@ -33,9 +33,11 @@ TEST(HostRows, GiveWhatAMatrixProductGives) {
           const at::Tensor wide = matrix.to(at::kDouble).t();
           const at::Tensor expected = x.to(at::kDouble).matmul(wide);
           // Of each term at most a rounding a sum, and the result's own.
-          const double unit = type == at::kFloat ? 0x1p-24 : 0x1p-8;
+          const double unit = type == at::kFloat ? 0x1p-24 : type == at::kHalf ? 0x1p-11 : 0x1p-8;
+          const double least = type == at::kHalf ? 0x1p-25 : 0;  // small ones lie evenly
           const at::Tensor bound = x.to(at::kDouble).abs().matmul(wide.abs()) *
-                                   (static_cast<double>(width) * 0x1p-24 + unit);
+                                       (static_cast<double>(width) * 0x1p-24 + unit) +
+                                   least;
           ASSERT_TRUE(((out.to(at::kDouble) - expected).abs() <= bound).all().item<bool>())
               << count << " rows of " << width << ", " << vectors << " vectors";
         }
@@ -48,7 +50,7 @@ TEST(HostRows, GiveWhatAMatrixProductGives) {
 TEST(HostRows, OfManyVectorsDoNotDependOnHowMany) {
   torch::manual_seed(8);
   constexpr std::int64_t kWidth = 257;
-  for (const c10::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const c10::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor matrix = at::randn({41, kWidth}).to(type);
     const at::Tensor x = at::randn({32, kWidth});
     const auto products = [&](std::int64_t first, std::int64_t rows, std::int64_t vectors) {
@@ -85,10 +87,11 @@ TEST(HostRows, OfSeveralMatricesAreThoseOfEach) {
   }
 }
 
-TEST(HostRows, KnowFloatsAndHalvesWithAWideExponent) {
+TEST(HostRows, KnowFloatsOfUpTo32Bits) {
   EXPECT_TRUE(has_host_rows(at::kFloat));
   EXPECT_TRUE(has_host_rows(at::kBFloat16));
-  EXPECT_FALSE(has_host_rows(at::kHalf));
+  EXPECT_TRUE(has_host_rows(at::kHalf));
+  EXPECT_FALSE(has_host_rows(at::kDouble));
 }
 
 }  // namespace

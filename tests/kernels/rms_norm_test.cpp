@@ -10,7 +10,7 @@ namespace haul::kernels {
 namespace {
 
 TEST(RmsNorm, IsTheSameAsOfTorchsOps) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::int64_t width : {1, 3, 8, 65, 576}) {
       for (const std::int64_t rows : {1, 5, 300}) {
         const at::Tensor x = (3 * at::randn({2, rows, width})).to(type);

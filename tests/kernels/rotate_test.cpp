@@ -48,7 +48,7 @@ void expect_the_same(const Case& item, at::ScalarType type) {
 }
 
 TEST(RotateInto, IsTheSameAsOfTorchsOps) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     expect_the_same({1, 9, 3, 1, 64, 64}, type);
     expect_the_same({1, 4, 4, 50, 64, 64}, type);
     expect_the_same({3, 4, 2, 7, 16, 16, false}, type);
