@@ -2,7 +2,7 @@
 
 // Measures what the planner's predictions rest on, by the code that will do the work: how fast this
 // machine reads RAM and disk, multiplies, and feeds its GPUs. Takes up to half a minute, meanwhile
-// some 3 GB of RAM and of disk, and up to 2 GB of each GPU. One thread; the machine should have
+// some 4 GB of RAM and of disk, and up to 2 GB of each GPU. One thread; the machine should have
 // nothing else to do.
 
 #include <filesystem>

@@ -30,8 +30,7 @@ constexpr std::int64_t kTokens = 48;
 constexpr std::int64_t kTokensFromRam = 16;
 constexpr std::int64_t kTokensOnCpu = 8;
 constexpr double kCallsOfALayer = 9;
-// As wide as a GPT-2 XL, and together larger than caches.
-constexpr std::int64_t kWidthByInput = 1600, kLayersByInput = 8;
+constexpr std::int64_t kWidthByInput = 1600;           // as a GPT-2 XL
 constexpr double kCallsByInput = 4, kCallsBeside = 2;  // of a layer of GPT-2
 constexpr double kLeastSeconds = 1e-6;  // so that noise makes nothing infinitely fast
 
@@ -165,8 +164,7 @@ MeasuredModels::MeasuredModels(const fs::path& folder, bool large)
       large_(decoder(folder_.path / "large", 4096, 14336, large ? 5 : 2)),
       small_(decoder(folder_.path / "small", 1024, 3584, large ? 24 : 12)),
       least_(decoder(folder_.path / "least", 256, 512, 1)),
-      by_input_(make(folder_.path / "by_input", by_input_config(kWidthByInput, kLayersByInput),
-                     "transformer.h", (kCallsByInput + kCallsBeside) * kLayersByInput)) {}
+      by_input_(by_input(folder_.path / "by_input", large ? 24 : 8)) {}
 
 MeasuredModels::Folder::~Folder() {
   std::error_code ignored;
@@ -188,6 +186,11 @@ MeasuredModels::Model MeasuredModels::decoder(const fs::path& folder, std::int64
               kCallsOfALayer * static_cast<double>(layers));
 }
 
+MeasuredModels::Model MeasuredModels::by_input(const fs::path& folder, std::int64_t layers) {
+  return make(folder, by_input_config(kWidthByInput, layers), "transformer.h",
+              (kCallsByInput + kCallsBeside) * static_cast<double>(layers));
+}
+
 ModelSpeed MeasuredModels::resident(Device device) const {
   const auto seconds = [&](const Model& model) {
     return seconds_of(model.folder, plan_of(model.description, device, {{"", device}}));
@@ -200,7 +203,8 @@ ModelSpeed MeasuredModels::resident(Device device) const {
   ModelSpeed speed = solve(beyond(large_), beyond(small_));
   const Run run = beyond(by_input_);
   const double more = run.seconds - run.bytes / speed.bandwidth - run.calls * speed.call;
-  speed.by_input = std::max(0.0, more / (kCallsByInput * kLayersByInput));
+  const double calls = by_input_.calls * kCallsByInput / (kCallsByInput + kCallsBeside);
+  speed.by_input = std::max(0.0, more / calls);
   return speed;
 }
 
