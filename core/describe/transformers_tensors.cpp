@@ -7,6 +7,23 @@
 #include "core/formats/tensor_stream.h"
 
 namespace haul::core {
+namespace {
+
+void give_restored(const GgufPlace& place, Dtype dtype, std::span<const std::byte> from,
+                   const std::function<void(std::span<const std::byte>)>& sink) {
+  constexpr std::size_t kPiece = 8 * kMiB;
+  const auto rows = static_cast<std::size_t>(place.shape.front());
+  const std::size_t width = from.size() / rows;
+  const std::size_t step = std::clamp<std::size_t>(kPiece / width, 1, rows);
+  std::vector<std::byte> buffer;
+  for (std::size_t row = 0; row < rows; row += step) {
+    buffer.resize(std::min(step, rows - row) * width);
+    restore_layout(place, static_cast<std::size_t>(bits(dtype)) / 8, from, buffer, row);
+    sink(buffer);
+  }
+}
+
+}  // namespace
 
 TransformersTensors::TransformersTensors(const Checkpoint& checkpoint, std::optional<Dtype> dtype)
     : checkpoint_(&checkpoint) {
@@ -86,22 +103,27 @@ void TransformersTensors::stream(
     const std::function<void(std::span<const std::byte>)>& sink) const {
   if (place.layout == GgufLayout::kSame) return stream_tensor(*checkpoint_, stored, dtype, sink);
 
-  std::vector<std::byte> whole;
-  whole.reserve(byte_count(dtype, stored.shape));
-  stream_tensor(*checkpoint_, stored, dtype, [&](std::span<const std::byte> piece) {
-    whole.insert(whole.end(), piece.begin(), piece.end());
-  });
-  if (whole.empty()) return;
-  constexpr std::size_t kPiece = 8 * kMiB;
-  const auto rows = static_cast<std::size_t>(place.shape.front());
-  const std::size_t width = whole.size() / rows;
-  const std::size_t step = std::clamp<std::size_t>(kPiece / width, 1, rows);
-  std::vector<std::byte> buffer;
-  for (std::size_t row = 0; row < rows; row += step) {
-    buffer.resize(std::min(step, rows - row) * width);
-    restore_layout(place, static_cast<std::size_t>(bits(dtype)) / 8, whole, buffer, row);
-    sink(buffer);
+  // Rows of rotated heads change places within their head.
+  GgufPlace part = place;
+  if (place.layout == GgufLayout::kRotaryQuery || place.layout == GgufLayout::kRotaryKey) {
+    part.shape.front() /= place.heads;
+    part.heads = 1;
   }
+  const auto size = static_cast<std::size_t>(byte_count(dtype, part.shape));
+  if (size == 0) return;
+  std::vector<std::byte> collected;
+  collected.reserve(size);
+  stream_tensor(*checkpoint_, stored, dtype, [&](std::span<const std::byte> piece) {
+    while (!piece.empty()) {
+      const std::size_t count = std::min(piece.size(), size - collected.size());
+      collected.insert(collected.end(), piece.begin(),
+                       piece.begin() + static_cast<std::ptrdiff_t>(count));
+      piece = piece.subspan(count);
+      if (collected.size() < size) continue;
+      give_restored(part, dtype, collected, sink);
+      collected.clear();
+    }
+  });
 }
 
 }  // namespace haul::core

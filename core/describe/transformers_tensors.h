@@ -35,8 +35,8 @@ class TransformersTensors {
   // Nothing where more than that has to be done.
   const StoredTensor* as_it_lies(std::size_t index) const;
 
-  // Calls `sink` with one piece after another of a tensor. Takes a few MB, or the size of the
-  // tensor where its layout changes.
+  // Calls `sink` with one piece after another of a tensor. Takes a few MB, or the size of a head
+  // where the rows of heads change places, and of the tensor where others do.
   void stream(std::size_t index, const std::function<void(std::span<const std::byte>)>& sink) const;
 
   // The part of a tensor that a process has. Reads no more than that where the part is of whole

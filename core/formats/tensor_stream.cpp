@@ -14,7 +14,7 @@ namespace {
 using Buffer = std::vector<std::byte>;
 using Sink = std::function<void(std::span<const std::byte>)>;
 
-constexpr std::size_t kPiece = 8 * kMiB;
+constexpr std::size_t kPiece = 1 * kMiB;  // several threads have one each, which stays in a cache
 
 bool is_contiguous(const StoredTensor& tensor) {
   if (tensor.strides.empty() || tensor.size == 0) return true;
