@@ -40,10 +40,13 @@ std::optional<Bytes> field(const std::string& text, std::string_view key) {
 struct CgroupFiles {
   const char* limit;
   const char* usage;
-  const char* reclaimable;  // in memory.stat: file pages that the kernel gives up first
+  // In memory.stat: pages of files, which the kernel gives up, those first that were read once.
+  const char* read_once;
+  const char* read_again;
 };
-constexpr CgroupFiles kV1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
-constexpr CgroupFiles kV2{"memory.max", "memory.current", "inactive_file "};
+constexpr CgroupFiles kV1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
+                          "total_active_file "};
+constexpr CgroupFiles kV2{"memory.max", "memory.current", "inactive_file ", "active_file "};
 
 // What a folder of the hierarchy still allows; nothing when it sets no limit.
 std::optional<Bytes> room(const std::filesystem::path& folder, const CgroupFiles& files) {
@@ -54,7 +57,9 @@ std::optional<Bytes> room(const std::filesystem::path& folder, const CgroupFiles
   Bytes usage = 0;
   if (const auto text = file_text(folder / files.usage)) usage = number(*text).value_or(0);
   if (const auto stat = file_text(folder / "memory.stat")) {
-    usage -= std::min(usage, field(*stat, files.reclaimable).value_or(0));
+    for (const char* const key : {files.read_once, files.read_again}) {
+      usage -= std::min(usage, field(*stat, key).value_or(0));
+    }
   }
   return *limit - std::min(*limit, usage);
 }

@@ -69,6 +69,9 @@ TEST_F(FakeMachine, AVersion2CgroupAboveThisOneLimitsRam) {
   EXPECT_EQ(available_ram(folder_.path()), 100000U);
   folder_.write("sys/fs/cgroup/outer/memory.stat", "anon 1\ninactive_file 50000\n");
   EXPECT_EQ(available_ram(folder_.path()), 150000U) << "file pages can be given up";
+  folder_.write("sys/fs/cgroup/outer/memory.stat",
+                "anon 1\ninactive_file 50000\nactive_file 30000\n");
+  EXPECT_EQ(available_ram(folder_.path()), 180000U) << "those that were read again as well";
 }
 
 TEST_F(FakeMachine, AVersion1CgroupLimitsRam) {
