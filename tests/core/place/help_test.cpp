@@ -128,7 +128,8 @@ TEST(Help, IsForAFewRowsOfWhatTheKernelsKnow) {
   EXPECT_EQ(plan_of({.batch = kMostHelpedRows + 1}).cpu_share, 0);
   EXPECT_GT(plan_of({.batch = kFewRows, .measured = false}).cpu_share, 0);
   EXPECT_EQ(plan_of({.batch = kFewRows + 1, .measured = false}).cpu_share, 0);
-  EXPECT_EQ(plan_of({.dtype = Dtype::kF16}).cpu_share, 0);
+  EXPECT_EQ(plan_of({.dtype = Dtype::kF16}).cpu_share, plan_of({}).cpu_share);
+  EXPECT_EQ(plan_of({.dtype = Dtype::kF64}).cpu_share, 0);
   EXPECT_EQ(plan_of({.context = false}).cpu_share, 0) << "who knows what will run it";
   // Its matrices lie the other way round: a share is planned, and counts for nothing.
   const Plan helped = plan_of({.config = kGpt2});
