@@ -223,7 +223,12 @@ void CopyStream::cast(void* to, const void* from, const FloatCast& types, Bytes 
         .target_device(c10::Device(c10::kCUDA, index))
         .make_tensor();
   };
-  floats(to, types.to).copy_(floats(const_cast<void*>(from), types.from), true);
+  try {
+    floats(to, types.to).copy_(floats(const_cast<void*>(from), types.from), true);
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::kResource, fmt::format("GPU {}: casting {} numbers: {}", state_->index,
+                                                  count, error.what_without_backtrace()));
+  }
 }
 
 GpuPoint CopyStream::point() {

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <exception>
 #include <stop_token>
 #include <system_error>
 #include <utility>
@@ -61,6 +63,7 @@ void bring_in(const std::filesystem::path& path, const std::stop_token& stop) {
     const Bytes end = std::min(at + kPiece, size);
     if (!probe.holds(file, at, end)) {
       const ssize_t count = ::pread(file, piece.data(), end - at, static_cast<off_t>(at));
+      if (count < 0 && errno == EINTR) continue;
       if (count <= 0) break;
     }
     at = end;
@@ -68,20 +71,35 @@ void bring_in(const std::filesystem::path& path, const std::stop_token& stop) {
   ::close(file);
 }
 
+void bring_in_all(const std::vector<std::filesystem::path>& files, const std::stop_token& stop) {
+  Bytes size = 0;
+  for (const std::filesystem::path& file : files) {
+    std::error_code absent;
+    const auto of_it = std::filesystem::file_size(file, absent);
+    if (!absent) size += of_it;
+  }
+  if (size > core::available_ram("/") / 4 * 3) return;
+  for (const std::filesystem::path& file : files) bring_in(file, stop);
+}
+
+// The calling thread gives way to others, and its reads do where disks have an order of them.
+void come_last() {
+  constexpr int kThisThread = 1;
+  constexpr int kIdle = 3 << 13;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 19);
+  ::syscall(SYS_ioprio_set, kThisThread, 0, kIdle);
+}
+
 }  // namespace
 
 PageCacheFiller::PageCacheFiller(std::vector<std::filesystem::path> files)
     : thread_([files = std::move(files)](const std::stop_token& stop) {
-        // Whatever else there is to do comes first.
-        ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 19);
-        Bytes size = 0;
-        for (const std::filesystem::path& file : files) {
-          std::error_code absent;
-          const auto of_it = std::filesystem::file_size(file, absent);
-          if (!absent) size += of_it;
+        try {
+          come_last();
+          bring_in_all(files, stop);
+        } catch (const std::exception&) {
+          // Nobody waits for it.
         }
-        if (size > core::available_ram("/") / 4 * 3) return;
-        for (const std::filesystem::path& file : files) bring_in(file, stop);
       }) {}
 
 bool PageCacheProbe::holds(int descriptor, Bytes begin, Bytes end) {

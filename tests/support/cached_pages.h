@@ -46,10 +46,10 @@ inline void drop_cached_pages(int file) {
   ADD_FAILURE() << "pages stay in the page cache";
 }
 
-// Whether all of it is there within ten seconds.
+// Whether all of it is there within two minutes.
 inline bool comes_into_page_cache(int file) {
   const auto size = static_cast<Bytes>(::lseek(file, 0, SEEK_END));
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     if (cached_pages(file) == (size + page_size() - 1) / page_size()) return true;
     ::usleep(10'000);
   }
