@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -162,12 +163,18 @@ class Builder {
   bool fills(std::size_t i) const {
     return data_[i] != nullptr && (fills_host_ || !memory_of(i).is_cpu() || source_.is_own(i));
   }
-  // Floats of another type become the model's on the GPU, which is faster at it.
+  // Floats of another type become the model's on the GPU, which is faster at it, if there is RAM
+  // for them on their way.
   std::optional<UnitSource::StoredFloats> cast_on_gpu(std::size_t i) const {
     if (memory_of(i).is_cpu() || c10::elementSize(unit(i).type) > sizeof(float)) return {};
+    if (!has_room_to_stage_) return {};
     auto floats = source_.floats_of(i);
     if (floats && c10::elementSize(floats->type) > sizeof(float)) return {};
     return floats;
+  }
+  UnitSource::FileRange range_of(std::size_t i) const {
+    const auto floats = cast_on_gpu(i);
+    return floats ? floats->range : *source_.file_of(i);
   }
   bool read_directly(std::size_t i) const {
     return unit(i).size >= kDirectSize && (source_.file_of(i) || cast_on_gpu(i));
@@ -327,6 +334,8 @@ class Builder {
   }
 
   void fill() {
+    const auto left = store_->ledger(c10::Device(c10::kCPU)).left();
+    has_room_to_stage_ = !left || *left >= kLeastStaging;
     const std::vector<std::size_t> units = units_to_fill();
     std::vector<std::size_t> read;
     std::vector<std::size_t> copied;
@@ -339,7 +348,10 @@ class Builder {
     for (const Pinned& pinned : pinned_) {
       if (pinned.to_fill == 0) pinner_.add(pinned.slab, pinned.gpu, Pages::kFresh);
     }
-    const std::vector<std::unique_ptr<Sender>> senders = senders_for(copied);
+    const bool stages = std::any_of(read.begin(), read.end(),
+                                    [&](std::size_t i) { return !memory_of(i).is_cpu(); });
+    const std::vector<std::unique_ptr<Sender>> senders =
+        senders_for(copied, stages ? kLeastStaging : 0);
     core::Progress progress("loading", total);
     Outcome outcome;
     for (const std::size_t i : read) {
@@ -357,7 +369,7 @@ class Builder {
 
   void start_read(std::size_t i, core::Progress* progress, Outcome* outcome) {
     const auto floats = cast_on_gpu(i);
-    const UnitSource::FileRange range = floats ? floats->range : *source_.file_of(i);
+    const UnitSource::FileRange range = range_of(i);
     Home home{nullptr, store_->disk().open(range.file), range.offset, unit(i).size};
     if (floats) {
       home.size = floats->size;
@@ -418,20 +430,27 @@ class Builder {
         }
       }
     };
+    if (senders.empty()) return;
     std::vector<std::jthread> threads;
-    for (const auto& sender : senders) threads.emplace_back(work, sender.get());
+    try {
+      for (std::size_t i = 1; i < senders.size(); ++i) threads.emplace_back(work, senders[i].get());
+    } catch (const std::system_error&) {
+      // As many as the system gives.
+    }
+    work(senders.front().get());
   }
 
-  // One for each thread, null where nothing goes to GPUs.
-  std::vector<std::unique_ptr<Sender>> senders_for(const std::vector<std::size_t>& units) {
+  // One for each thread, null where nothing goes to GPUs. `others` of RAM is for what is read.
+  std::vector<std::unique_ptr<Sender>> senders_for(const std::vector<std::size_t>& units,
+                                                   Bytes others) {
     const std::size_t threads = std::min<std::size_t>(
         units.size(), std::clamp(std::thread::hardware_concurrency(), 1U, kThreads));
-    Bytes largest = 0;
+    std::optional<Bytes> largest;
     for (const std::size_t i : units) {
-      if (!memory_of(i).is_cpu()) largest = std::max(largest, unit(i).size);
+      if (!memory_of(i).is_cpu()) largest = std::max(largest.value_or(0), unit(i).size);
     }
-    if (largest == 0) return std::vector<std::unique_ptr<Sender>>(threads);
-    return make_senders(&store_->ledger(c10::Device(c10::kCPU)), largest, threads);
+    if (!largest) return std::vector<std::unique_ptr<Sender>>(threads);
+    return make_senders(&store_->ledger(c10::Device(c10::kCPU)), *largest, others, threads);
   }
 
   void copy_one(std::size_t i, Sender* sender) {
@@ -537,10 +556,13 @@ class Builder {
     std::set<std::filesystem::path> files;
     for (std::size_t i = 0; i < placed_.units.size(); ++i) {
       if (!in_memory(i)) return;
-      if (!fills(i) || !read_directly(i)) continue;
-      files.insert(cast_on_gpu(i) ? cast_on_gpu(i)->range.file : source_.file_of(i)->file);
+      if (fills(i) && read_directly(i)) files.insert(range_of(i).file);
     }
-    store_->keep_cached({files.begin(), files.end()});
+    try {
+      store_->keep_cached({files.begin(), files.end()});
+    } catch (const std::system_error&) {
+      // No thread is to be had for it: the model is there all the same.
+    }
   }
 
   const PlacedModel& placed_;
@@ -561,6 +583,7 @@ class Builder {
   bool any_streamed_ = false;
   bool any_marked_ = false;
   bool on_gpu_ = false;
+  bool has_room_to_stage_ = true;
 };
 
 }  // namespace

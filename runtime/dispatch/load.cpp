@@ -156,6 +156,13 @@ std::vector<c10::ScalarType> types_of(const ModelTensors& model, const Match& ma
     } else {
       types.push_back(c10::isFloatingType(own) ? own : to_scalar_type(file));
     }
+    const Dtype used = to_dtype(types.back());
+    if (core::is_castable(file) && !core::is_castable(used)) {
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("'{}': {} in the checkpoint, and {} is asked for", model.all[i].name,
+                              haul::name(file), haul::name(used)),
+                  "floats become F16, BF16, F32 or F64");
+    }
   }
   return types;
 }

@@ -58,11 +58,13 @@ void Sender::copy() {
   turn_ = 1 - turn_;
 }
 
-std::vector<std::unique_ptr<Sender>> make_senders(Ledger* ram, Bytes largest, std::size_t most) {
+std::vector<std::unique_ptr<Sender>> make_senders(Ledger* ram, Bytes largest, Bytes others,
+                                                  std::size_t most) {
   Bytes half = std::clamp(largest, kLeastHalf, kMostHalf);
-  if (const auto left = ram->left()) {
-    half = std::clamp(*left / 4, kLeastHalf, half);
-    most = std::clamp<std::size_t>(*left / (4 * half), 1, most);
+  if (const auto all = ram->left()) {
+    const Bytes left = *all - std::min(*all, others);
+    half = std::clamp(left / 4, kLeastHalf, half);
+    most = std::clamp<std::size_t>(left / (4 * half), 1, most);
   }
   std::vector<std::unique_ptr<Sender>> senders;
   for (std::size_t i = 0; i < most; ++i) {

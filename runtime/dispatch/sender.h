@@ -49,9 +49,10 @@ class Sender {
   std::byte* to_ = nullptr;
 };
 
-// So many at most, of weights up to a size. Of a budget of RAM that is nearly full half of the rest
-// is taken, by fewer and in smaller halves; where not even the least is left, it is taken all the
-// same.
-std::vector<std::unique_ptr<Sender>> make_senders(Ledger* ram, Bytes largest, std::size_t most);
+// So many at most, of weights up to a size. Of a budget of RAM that is nearly full half of what is
+// left beside `others` is taken, by fewer and in smaller halves; where not even the least is left,
+// it is taken all the same.
+std::vector<std::unique_ptr<Sender>> make_senders(Ledger* ram, Bytes largest, Bytes others,
+                                                  std::size_t most);
 
 }  // namespace haul::runtime

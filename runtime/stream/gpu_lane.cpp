@@ -12,8 +12,6 @@
 namespace haul::runtime {
 namespace {
 
-constexpr Bytes kPiece = 16 * kMiB;
-
 // One weight on its way from a file.
 struct Arrival {
   std::byte* to = nullptr;
@@ -28,11 +26,11 @@ class GpuLane final : public Lane {
  public:
   GpuLane(int index, std::shared_ptr<DiskReader> disk, Ledger host, Bytes staging)
       : index_(index),
-        staging_(std::move(disk), kPiece, std::max<Bytes>(2, staging / Staging::slot_size(kPiece)),
+        staging_(std::move(disk), kStagedPiece, std::max<Bytes>(2, staging / kLeastStaging),
                  [host = std::move(host)](Bytes size) mutable {
                    // Of a budget that is nearly full half of the rest, which others need as well.
                    const Bytes most = host.left().value_or(2 * size) / 2;
-                   size = std::min(size, std::max(most, Staging::slot_size(kPiece)));
+                   size = std::min(size, std::max(most, kLeastStaging));
                    return std::make_unique<Slab>(c10::Device(c10::kCPU), size,
                                                  host.reserve(Tag::kStaging, size), true);
                  }),

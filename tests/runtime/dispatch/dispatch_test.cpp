@@ -213,6 +213,19 @@ TEST_F(SmallModel, CastsFloatsOnTheWayAndLeavesIntegers) {
   EXPECT_EQ(files, 1) << "what no file holds in bf16 was written, once";
 }
 
+TEST_F(SmallModel, IsNotLoadedAsWhatFloatsDoNotBecome) {
+  for (const Dtype dtype : {Dtype::kI8, Dtype::kF8E4M3}) {
+    Small loaded = empty();
+    LoadOptions options;
+    options.dtype = dtype;
+    test::expect_error(
+        ErrorKind::kUnsupported,
+        HasSubstr("F32 in the checkpoint, and " + std::string(name(dtype))), [&] {
+          load_checkpoint_in_model(loaded, checkpoint.path(), DeviceMap{{"", kCpuDevice}}, options);
+        });
+  }
+}
+
 TEST_F(SmallModel, KeepsWholeNamesWide) {
   Small loaded = empty();
   LoadOptions options;
