@@ -26,7 +26,7 @@ enum class Lies : std::uint8_t {
   kByInput,   // (in, out)
 };
 
-// x (…, in) times weight, finished. Tensors of one dtype, F32 or BF16, on the CPU.
+// x (…, in) times weight, finished. Tensors of one dtype, F32, BF16 or F16, on the CPU.
 // REQUIRES: are_few_rows(x).
 at::Tensor few_rows(const at::Tensor& x, const at::Tensor& weight, const Finish& finish,
                     Lies lies = Lies::kByOutput);

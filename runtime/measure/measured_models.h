@@ -29,7 +29,7 @@ struct HelpSpeed {
 
 class MeasuredModels {
  public:
-  // Writes their files, up to 4 GB, which go with it. `large`: for GPUs.
+  // Writes their files, up to 4.5 GB, which go with it. `large`: for GPUs.
   MeasuredModels(const std::filesystem::path& folder, bool large);
 
   // Where all of a model lies on a device that computes it.
@@ -60,7 +60,7 @@ class MeasuredModels {
                     const std::string& layers, double calls);
   static Model decoder(const std::filesystem::path& folder, std::int64_t width, std::int64_t inner,
                        std::int64_t layers);
-  // In RAM it is to be larger than caches.
+  // Many layers where there is a GPU: CPUs of such machines have caches of hundreds of MB.
   static Model by_input(const std::filesystem::path& folder, std::int64_t layers);
   HelpSpeed from_the_cpu(const Plan& large, const Plan& small, double share) const;
 
