@@ -40,9 +40,9 @@ at::Tensor words_of(c10::ScalarType type, std::int64_t count) {
   return torch::where(words.isnan(), torch::full({}, 1.5, type), words);
 }
 
-class GpuCast : public testing::TestWithParam<c10::ScalarType> {};
+class GpuCasts : public testing::TestWithParam<c10::ScalarType> {};
 
-TEST_P(GpuCast, GivesTheBitsOfTheCpus) {
+TEST_P(GpuCasts, GiveTheBitsOfTheCpus) {
   NumbersImpl stored(GetParam());
   stored.large.copy_(words_of(GetParam(), stored.large.numel()));
   stored.small.copy_(words_of(GetParam(), stored.small.numel()));
@@ -73,7 +73,59 @@ TEST_P(GpuCast, GivesTheBitsOfTheCpus) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GpuCast,
+at::Tensor loaded_with(const std::string& memory, const std::filesystem::path& checkpoint,
+                       Dtype dtype) {
+  std::shared_ptr<NumbersImpl> model;
+  {
+    const EmptyWeights scope;
+    model = std::make_shared<NumbersImpl>();
+  }
+  LoadOptions options;
+  options.dtype = dtype;
+  options.max_memory = parse_max_memory(memory);
+  options.log = [](const std::string&) {};
+  load_checkpoint_in_model(*model, checkpoint, DeviceMap{{"", gpu(0)}}, options);
+  return model->large.cpu();
+}
+
+TEST(GpuCast, NeedsNoMoreRamThanItsBudget) {
+  NumbersImpl stored(c10::ScalarType::Half);
+  stored.large.copy_(words_of(c10::ScalarType::Half, stored.large.numel()));
+  stored.small.fill_(1);
+  const test::TemporaryFolder checkpoint;
+  save_model(stored, checkpoint.path());
+  for (const char* const ram : {"0MB", "8MB", "20MB", "40MB"}) {
+    const std::string memory = std::string("0=1GB,cpu=") + ram;
+    EXPECT_TRUE(loaded_with(memory, checkpoint.path(), Dtype::kBF16)
+                    .equal(stored.large.to(torch::kBFloat16)))
+        << ram;
+  }
+  for (const char* const memory : {"0=1GB,cpu=20MB", "0=1GB,cpu=40MB"}) {
+    EXPECT_TRUE(loaded_with(memory, checkpoint.path(), Dtype::kF16).equal(stored.large)) << memory;
+  }
+}
+
+TEST(GpuLoad, TakesTensorsWithoutElements) {
+  struct HollowImpl : nn::Module {
+    HollowImpl() {
+      large = register_parameter("large", torch::ones({1024, 1024}), false);
+      none = register_buffer("none", torch::empty({0}));
+    }
+    at::Tensor large;
+    at::Tensor none;
+  };
+  const test::TemporaryFolder checkpoint;
+  save_model(HollowImpl(), checkpoint.path());
+  HollowImpl model;
+  LoadOptions options;
+  options.log = [](const std::string&) {};
+  load_checkpoint_in_model(model, checkpoint.path(), DeviceMap{{"", gpu(0)}}, options);
+  EXPECT_TRUE(model.large.is_cuda());
+  EXPECT_EQ(model.large.sum().item<float>(), 1024 * 1024);
+  EXPECT_EQ(model.none.numel(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuCasts,
                          testing::Values(c10::ScalarType::Half, c10::ScalarType::BFloat16,
                                          c10::ScalarType::Float, c10::ScalarType::Double),
                          [](const auto& type) { return c10::toString(type.param); });
