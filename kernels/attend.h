@@ -28,7 +28,7 @@ at::Tensor mask_of(const Looking& looking, const at::Tensor& keys);
 
 // queries (B, H, T, D) over keys and values (B, K, S, D), to (B, T, H * D). By the operator
 // haul::attend where that serves: on the CPU a single token in F32, BF16 or F16 with a mask of
-// floats or none, and in F32 several without a mask; on GPUs a single token in either, without a
+// floats or none, and in F32 several without a mask; on GPUs a single token, without a
 // mask.
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                   const Looking& looking, double scale);

@@ -159,32 +159,41 @@ float rounded_to_odd(double value) {
 // Doubles go by way of floats, so many at once.
 constexpr std::size_t kFloats = 1024;
 
+template <typename From, typename To, typename Cast>
+void one_by_one(const std::byte* in, std::size_t count, std::byte* out, const Cast& cast) {
+  for (std::size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, in + i * sizeof(value), sizeof(value));
+    const To result = cast(value);
+    std::memcpy(out + i * sizeof(result), &result, sizeof(result));
+  }
+}
+
 void cast_doubles(const std::byte* in, std::size_t count, Dtype to, std::byte* out) {
+  if (to == Dtype::kF32) {
+    return one_by_one<double, float>(in, count, out,
+                                     [](double value) { return static_cast<float>(value); });
+  }
   std::array<float, kFloats> floats;
+  auto* const bytes = reinterpret_cast<std::byte*>(floats.data());
   for (std::size_t done = 0; done < count; done += kFloats) {
     const std::size_t some = std::min(kFloats, count - done);
-    for (std::size_t i = 0; i < some; ++i) {
-      double value;
-      std::memcpy(&value, in + (done + i) * sizeof(value), sizeof(value));
-      floats[i] = to == Dtype::kF32 ? static_cast<float>(value) : rounded_to_odd(value);
-    }
+    one_by_one<double, float>(in + done * sizeof(double), some, bytes, rounded_to_odd);
     HWY_DYNAMIC_DISPATCH(cast_short)
-    (Dtype::kF32, reinterpret_cast<const std::byte*>(floats.data()), some, to,
-     out + done * static_cast<std::size_t>(bits(to)) / 8);
+    (Dtype::kF32, bytes, some, to, out + done * static_cast<std::size_t>(bits(to)) / 8);
   }
 }
 
 void cast_to_doubles(Dtype from, const std::byte* in, std::size_t count, std::byte* out) {
+  const auto widen = [](float value) { return static_cast<double>(value); };
+  if (from == Dtype::kF32) return one_by_one<float, double>(in, count, out, widen);
   std::array<float, kFloats> floats;
+  auto* const bytes = reinterpret_cast<std::byte*>(floats.data());
   for (std::size_t done = 0; done < count; done += kFloats) {
     const std::size_t some = std::min(kFloats, count - done);
     HWY_DYNAMIC_DISPATCH(cast_short)
-    (from, in + done * static_cast<std::size_t>(bits(from)) / 8, some, Dtype::kF32,
-     reinterpret_cast<std::byte*>(floats.data()));
-    for (std::size_t i = 0; i < some; ++i) {
-      const auto value = static_cast<double>(floats[i]);
-      std::memcpy(out + (done + i) * sizeof(value), &value, sizeof(value));
-    }
+    (from, in + done * static_cast<std::size_t>(bits(from)) / 8, some, Dtype::kF32, bytes);
+    one_by_one<float, double>(bytes, some, out + done * sizeof(double), widen);
   }
 }
 
