@@ -115,8 +115,9 @@ TEST(GpuLoad, TakesTensorsWithoutElements) {
     at::Tensor none;
   };
   const test::TemporaryFolder checkpoint;
-  save_model(HollowImpl(), checkpoint.path());
   HollowImpl model;
+  save_model(model, checkpoint.path());
+  model.large.zero_();
   LoadOptions options;
   options.log = [](const std::string&) {};
   load_checkpoint_in_model(model, checkpoint.path(), DeviceMap{{"", gpu(0)}}, options);
