@@ -9,6 +9,7 @@
 #   make test-tsan    the reader and the streamer under the thread sanitizer
 #   make test-oracle  compare with the peers from PyPI, live
 #   make build-cuda   compile the CUDA part and its tests; needs its toolkit, and no GPU
+#   make gpu-kit      build-gpu/kit.tar.gz: the GPU's tests, to run where haul cannot be built
 #   make fuzz         every fuzzer for FUZZ_SECONDS (60)
 #   make test-gpu     the tests that need a GPU
 #   make bench        the benchmarks, each beside its limit and its peer
@@ -19,7 +20,7 @@ CONFIGURE := cmake -G Ninja -S . --log-level=WARNING
 CTEST := ctest --output-on-failure -j$(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build install check format build-sanitized test-asan test-tsan test-oracle build-cuda fuzz test-gpu bench
+.PHONY: help demo test build install check format build-sanitized test-asan test-tsan test-oracle build-cuda gpu-kit fuzz test-gpu bench
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -69,12 +70,22 @@ test-oracle: build
 	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q -n $(shell nproc) --dist loadgroup tests/oracle
 
 # The oracles' torch has the CUDA headers that the small one for `make build` lacks.
+CONFIGURE_CUDA := $(CONFIGURE) -DHAUL_REQUIRE_CUDA=ON \
+  -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch)
+
 build-cuda:
 	@scripts/setup oracle
-	@$(CONFIGURE) -B build-cuda -DHAUL_TORCH_DIR=$$(echo $(CURDIR)/.venv-oracle/lib/python3*/site-packages/torch) \
-	  -DHAUL_REQUIRE_CUDA=ON
+	@$(CONFIGURE_CUDA) -B build-cuda -DHAUL_UNITY=OFF
 	@parts=$$(ninja -C build-cuda -t targets all | grep -oE '^[^:]*(cuda[./]|nccl_|early_|wake\.|_gpu\.dir/|gpu_kernels\.)[^:]*\.o' | \
 	  grep -v check-headers) && cmake --build build-cuda --target $$parts
+
+# Without curl, which such a machine may lack.
+gpu-kit:
+	@scripts/setup oracle
+	@$(CONFIGURE_CUDA) -B build-gpu -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON
+	@cmake --build build-gpu --target haul haul-torch bench_gpu_kernels \
+	  $$(ninja -C build-gpu -t targets all | grep -oE '^test_\w+_gpu\b' | sort -u)
+	@scripts/gpu-kit
 
 fuzz: build-sanitized
 	@scripts/fuzz build-sanitized $(FUZZ_SECONDS)

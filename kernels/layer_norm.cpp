@@ -22,8 +22,8 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   if (x.is_cpu() || !has_own_ops({&x, &weight, &bias})) {
     return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
   }
-  using Norm = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, double);
-  static const auto op = own_op<Norm>("haul::layer_norm");
+  using Op = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, double);
+  static const auto op = own_op<Op>("haul::layer_norm");
   return op.call(x, weight, bias, epsilon);
 }
 

@@ -39,17 +39,6 @@ StreamValue driver_call(const char* name) {
   return reinterpret_cast<StreamValue>(function);
 }
 
-struct alignas(64) Counter {
-  std::uint32_t value = 0;
-
-  CUdeviceptr address() { return reinterpret_cast<CUdeviceptr>(&value); }
-};
-
-struct alignas(4096) Counters {
-  Counter begun;  // by the stream
-  Counter done;   // by the threads
-};
-
 // Cores for whoever gives the GPU its work, and for the driver: a product that has to wait for one
 // of them takes ten times as long.
 constexpr int kOtherCores = 2;
@@ -57,6 +46,17 @@ constexpr int kOtherCores = 2;
 }  // namespace
 
 struct HostWork::State {
+  struct alignas(64) Counter {
+    std::uint32_t value = 0;
+
+    CUdeviceptr address() { return reinterpret_cast<CUdeviceptr>(&value); }
+  };
+
+  struct alignas(4096) Counters {
+    Counter begun;  // by the stream
+    Counter done;   // by the threads
+  };
+
   explicit State(int gpu)
       : index(gpu),
         write(driver_call("cuStreamWriteValue32")),
