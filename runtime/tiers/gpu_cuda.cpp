@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <system_error>
 #include <thread>
 
 #include <ATen/core/Tensor.h>
@@ -36,10 +37,17 @@ std::string gpu_name(int index) {
 void touch(std::byte* memory, Bytes size) {
   const Bytes threads = std::max(1U, std::thread::hardware_concurrency());
   const Bytes share = (size / threads / 4096 + 1) * 4096;
+  const auto populate = [memory](Bytes begin, Bytes count) {
+    madvise(memory + begin, count, MADV_POPULATE_WRITE);
+  };
   std::vector<std::jthread> workers;
-  for (Bytes begin = 0; begin < size; begin += share) {
-    workers.emplace_back(
-        [=] { madvise(memory + begin, std::min(share, size - begin), MADV_POPULATE_WRITE); });
+  Bytes begin = 0;
+  try {
+    for (; begin < size; begin += share) {
+      workers.emplace_back(populate, begin, std::min(share, size - begin));
+    }
+  } catch (const std::system_error&) {
+    populate(begin, size - begin);  // no more threads are to be had
   }
 }
 
