@@ -299,12 +299,14 @@ class Builder {
     if (used.size() > 1) store_->set_several_devices();
     on_gpu_ = std::any_of(used.begin(), used.end(), [](c10::Device d) { return !d.is_cpu(); });
     any_streamed_ = !devices.empty();
+    const auto gpus = static_cast<std::size_t>(std::count_if(
+        devices.begin(), devices.end(), [](c10::Device device) { return !device.is_cpu(); }));
     std::map<std::string, Bytes> slots;
     for (const c10::Device device : devices) {
       const Bytes all = streamed[device.str()];
       slots[device.str()] = placed_.whole ? all : std::min(slots_for(device), all);
       store_->add_streamer(device, slots[device.str()],
-                           placed_.whole ? SlotMemory::kWhileUsed : SlotMemory::kKept);
+                           placed_.whole ? SlotMemory::kWhileUsed : SlotMemory::kKept, gpus);
     }
     for (const c10::Device device : devices) {  // a user's map leaves the slots to us
       PlanDevice& planned = planned_for(device);
@@ -334,9 +336,15 @@ class Builder {
   }
 
   void fill() {
-    const auto left = store_->ledger(c10::Device(c10::kCPU)).left();
-    has_room_to_stage_ = !left || *left >= kLeastStaging;
     const std::vector<std::size_t> units = units_to_fill();
+    std::set<c10::DeviceIndex> gpus;
+    for (const std::size_t i : units) {
+      if (!memory_of(i).is_cpu() && unit(i).size >= kDirectSize) gpus.insert(memory_of(i).index());
+    }
+    staging_gpus_ = gpus.size();
+    const Bytes least_staging = staging_gpus_ * kLeastStaging;
+    const auto left = store_->ledger(c10::Device(c10::kCPU)).left();
+    has_room_to_stage_ = !left || *left >= least_staging;
     std::vector<std::size_t> read;
     std::vector<std::size_t> copied;
     Bytes total = 0;
@@ -351,7 +359,7 @@ class Builder {
     const bool stages = std::any_of(read.begin(), read.end(),
                                     [&](std::size_t i) { return !memory_of(i).is_cpu(); });
     const std::vector<std::unique_ptr<Sender>> senders =
-        senders_for(copied, stages ? kLeastStaging : 0);
+        senders_for(copied, stages ? least_staging : 0);
     core::Progress progress("loading", total);
     Outcome outcome;
     for (const std::size_t i : read) {
@@ -434,7 +442,7 @@ class Builder {
     std::vector<std::jthread> threads;
     try {
       for (std::size_t i = 1; i < senders.size(); ++i) threads.emplace_back(work, senders[i].get());
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       // As many as the system gives.
     }
     work(senders.front().get());
@@ -492,7 +500,7 @@ class Builder {
     std::unique_ptr<Lane>& lane = lanes_[device.index()];
     if (!lane) {
       lane = make_gpu_lane(device.index(), store_->shared_disk(),
-                           store_->ledger(c10::Device(c10::kCPU)), kLoadStaging);
+                           store_->ledger(c10::Device(c10::kCPU)), kLoadStaging, staging_gpus_);
     }
     return *lane;
   }
@@ -584,6 +592,7 @@ class Builder {
   bool any_marked_ = false;
   bool on_gpu_ = false;
   bool has_room_to_stage_ = true;
+  std::size_t staging_gpus_ = 0;  // that weights are read for
 };
 
 }  // namespace

@@ -60,15 +60,19 @@ void Sender::copy() {
 
 std::vector<std::unique_ptr<Sender>> make_senders(Ledger* ram, Bytes largest, Bytes others,
                                                   std::size_t most) {
+  const auto beside_others = [&]() -> std::optional<Bytes> {
+    const auto left = ram->left();
+    if (!left) return std::nullopt;
+    return *left - std::min(*left, others);
+  };
   Bytes half = std::clamp(largest, kLeastHalf, kMostHalf);
-  if (const auto all = ram->left()) {
-    const Bytes left = *all - std::min(*all, others);
-    half = std::clamp(left / 4, kLeastHalf, half);
-    most = std::clamp<std::size_t>(left / (4 * half), 1, most);
+  if (const auto left = beside_others()) {
+    half = std::clamp(*left / 4, kLeastHalf, half);
+    most = std::clamp<std::size_t>(*left / (4 * half), 1, most);
   }
   std::vector<std::unique_ptr<Sender>> senders;
   for (std::size_t i = 0; i < most; ++i) {
-    const Bytes counted = std::min(2 * half, ram->left().value_or(2 * half));
+    const Bytes counted = std::min(2 * half, beside_others().value_or(2 * half));
     senders.push_back(std::make_unique<Sender>(ram->reserve(Tag::kStaging, counted), half));
   }
   return senders;

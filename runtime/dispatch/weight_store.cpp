@@ -157,11 +157,12 @@ void WeightStore::add_kept(Bytes size) {
   counted_.push_back(ledger(c10::Device(c10::kCPU)).reserve(Tag::kWeights, size));
 }
 
-Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots, SlotMemory memory) {
+Streamer& WeightStore::add_streamer(c10::Device device, Bytes slots, SlotMemory memory,
+                                    std::size_t gpus) {
   std::unique_ptr<Lane> lane =
       device.is_cpu()
           ? make_cpu_lane(disk_)
-          : make_gpu_lane(device.index(), disk_, ledger(c10::Device(c10::kCPU)), kStaging);
+          : make_gpu_lane(device.index(), disk_, ledger(c10::Device(c10::kCPU)), kStaging, gpus);
   return *streamers_
               .emplace(device,
                        std::make_unique<Streamer>(std::move(lane), ledger(device), slots, memory))

@@ -99,7 +99,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   // RAM that the model has itself, counted until the store goes.
   void add_kept(Bytes size);
 
-  Streamer& add_streamer(c10::Device device, Bytes slots, SlotMemory memory);
+  // One of so many for GPUs, which share RAM for what comes from files.
+  Streamer& add_streamer(c10::Device device, Bytes slots, SlotMemory memory, std::size_t gpus);
   Streamer* streamer(c10::Device device);
   const std::map<c10::Device, std::unique_ptr<Streamer>, bool (*)(c10::Device, c10::Device)>&
   streamers() const {

@@ -24,13 +24,15 @@ struct Arrival {
 
 class GpuLane final : public Lane {
  public:
-  GpuLane(int index, std::shared_ptr<DiskReader> disk, Ledger host, Bytes staging)
+  GpuLane(int index, std::shared_ptr<DiskReader> disk, Ledger host, Bytes staging,
+          std::size_t lanes)
       : index_(index),
         staging_(std::move(disk), kStagedPiece, std::max<Bytes>(2, staging / kLeastStaging),
-                 [host = std::move(host)](Bytes size) mutable {
-                   // Of a budget that is nearly full half of the rest, which others need as well.
-                   const Bytes most = host.left().value_or(2 * size) / 2;
-                   size = std::min(size, std::max(most, kLeastStaging));
+                 [host = std::move(host), lanes](Bytes size) mutable {
+                   // Others need some as well: who comes last finds what it needs at least.
+                   if (const auto left = host.left()) {
+                     size = std::min(size, std::max(*left / (lanes + 1), kLeastStaging));
+                   }
                    return std::make_unique<Slab>(c10::Device(c10::kCPU), size,
                                                  host.reserve(Tag::kStaging, size), true);
                  }),
@@ -161,8 +163,8 @@ class GpuLane final : public Lane {
 }  // namespace
 
 std::unique_ptr<Lane> make_gpu_lane(int index, std::shared_ptr<DiskReader> disk, Ledger host,
-                                    Bytes staging) {
-  return std::make_unique<GpuLane>(index, std::move(disk), std::move(host), staging);
+                                    Bytes staging, std::size_t lanes) {
+  return std::make_unique<GpuLane>(index, std::move(disk), std::move(host), staging, lanes);
 }
 
 }  // namespace haul::runtime

@@ -62,10 +62,11 @@ class Lane {
 // Weights of the CPU come from files.
 std::unique_ptr<Lane> make_cpu_lane(std::shared_ptr<DiskReader> disk);
 // Weights of a GPU come from pinned RAM and, through `staging` bytes of it, from files. The staging
-// memory is made when the first file is read; it takes kLeastStaging of a budget at least.
+// memory is made when the first file is read: of a budget of RAM a share beside `lanes` that read
+// files, this one among them, and kLeastStaging at least.
 inline constexpr Bytes kStagedPiece = 16 * kMiB;
 inline constexpr Bytes kLeastStaging = kStagedPiece + 2 * kReadSlack;
 std::unique_ptr<Lane> make_gpu_lane(int index, std::shared_ptr<DiskReader> disk, Ledger host,
-                                    Bytes staging);
+                                    Bytes staging, std::size_t lanes);
 
 }  // namespace haul::runtime

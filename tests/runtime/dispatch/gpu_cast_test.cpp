@@ -94,7 +94,7 @@ TEST(GpuCast, NeedsNoMoreRamThanItsBudget) {
   stored.small.fill_(1);
   const test::TemporaryFolder checkpoint;
   save_model(stored, checkpoint.path());
-  for (const char* const ram : {"0MB", "8MB", "20MB", "40MB"}) {
+  for (const char* const ram : {"0MB", "8MB", "16800000", "20MB", "40MB"}) {
     const std::string memory = std::string("0=1GB,cpu=") + ram;
     EXPECT_TRUE(loaded_with(memory, checkpoint.path(), Dtype::kBF16)
                     .equal(stored.large.to(torch::kBFloat16)))

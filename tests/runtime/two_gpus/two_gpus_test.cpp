@@ -9,9 +9,13 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
+#include "haul/torch/dispatch.h"
+#include "haul/torch/empty_weights.h"
 #include "runtime/tiers/gpu.h"
 #include "tests/support/gpu_families.h"
+#include "tests/support/temporary_folder.h"
 
 namespace haul {
 namespace {
@@ -159,6 +163,47 @@ TEST(TwoGpusOfAMachine, AreBothThere) {
   EXPECT_EQ(copy.get_device(), 0);
   EXPECT_NE(copy.const_data_ptr(), numbers.const_data_ptr());
   EXPECT_TRUE(copy.cpu().equal(at::arange(1000)));
+}
+
+struct HalvesImpl : torch::nn::Module {
+  explicit HalvesImpl(c10::ScalarType type = c10::ScalarType::Float) {
+    first = register_parameter("first", torch::empty({9'000'000}, type), false);
+    second = register_parameter("second", torch::empty({9'000'000}, type), false);
+  }
+  at::Tensor first;
+  at::Tensor second;
+};
+
+TEST(TwoGpusOfAMachine, AreFilledThroughWhatRamThereIs) {
+  HalvesImpl stored(c10::ScalarType::Half);
+  stored.first.copy_(at::arange(stored.first.numel()) % 2039);
+  stored.second.copy_(stored.first + 1);
+  const test::TemporaryFolder checkpoint;
+  save_model(stored, checkpoint.path());
+  using Budgets = std::vector<const char*>;
+  // What is read as it lies needs a piece for each GPU.
+  for (const auto& [dtype, budgets] :
+       {std::pair(Dtype::kF16, Budgets{"33700000", "50MB", "64MB"}),
+        std::pair(Dtype::kBF16, Budgets{"0MB", "20MB", "33700000", "50MB", "64MB"})}) {
+    for (const char* const ram : budgets) {
+      SCOPED_TRACE(ram);
+      std::shared_ptr<HalvesImpl> model;
+      {
+        const EmptyWeights scope;
+        model = std::make_shared<HalvesImpl>();
+      }
+      LoadOptions options;
+      options.dtype = dtype;
+      options.max_memory = parse_max_memory(std::string("0=1GB,1=1GB,cpu=") + ram);
+      options.log = [](const std::string&) {};
+      load_checkpoint_in_model(*model, checkpoint.path(),
+                               DeviceMap{{"first", gpu(0)}, {"second", gpu(1)}}, options);
+      EXPECT_EQ(model->first.get_device(), 0);
+      EXPECT_EQ(model->second.get_device(), 1);
+      EXPECT_TRUE(model->first.cpu().equal(stored.first.to(model->first.scalar_type())));
+      EXPECT_TRUE(model->second.cpu().equal(stored.second.to(model->second.scalar_type())));
+    }
+  }
 }
 
 }  // namespace
