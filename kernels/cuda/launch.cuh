@@ -150,9 +150,11 @@ __device__ inline uint4* shared_of(int rank) {
 __device__ inline void copy_ahead(uint4* to, const uint4* from) {
   __pipeline_memcpy_async(to, from, sizeof(uint4));
 }
-// Copies of what is read once: caches keep it no longer than needed.
+// Copies of what is read once: caches keep it no longer than needed. Before Ampere nothing copies
+// ahead: a thread waits for what it asks for.
 class PassingCopies {
  public:
+#if __CUDA_ARCH__ >= 800
   __device__ PassingCopies() {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
   }
@@ -165,6 +167,11 @@ class PassingCopies {
 
  private:
   unsigned long long policy_;
+#else
+  __device__ void copy_ahead(uint4* to, const uint4* from) const {
+    *to = __ldcs(from);
+  }
+#endif
 };
 // Ends a group of a thread's copies; groups arrive in their order.
 __device__ inline void end_copies() {
@@ -173,7 +180,9 @@ __device__ inline void end_copies() {
 // For all groups but so many that were ended last.
 template <int kLater = 0>
 __device__ inline void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
+#endif
 }
 
 }  // namespace haul::kernels::cuda
