@@ -16,11 +16,13 @@
 #include "cli/torch/run_task.h"
 #include "cli/verb.h"
 #include "core/base/file.h"
+#include "core/base/machine.h"
 #include "core/base/terminal.h"
 #include "core/formats/safetensors_writer.h"
 #include "core/launch/rank_environment.h"
 #include "haul/error.h"
 #include "haul/torch/host_sharing.h"
+#include "runtime/tiers/gpu.h"
 
 namespace haul::cli {
 namespace {
@@ -50,6 +52,19 @@ struct Flags {
   PromptOptions prompts;
 };
 
+// A GPU that the driver shows is not left out without a word.
+void tell_unused_gpus(const Flags& flags, const Plan& plan) {
+  const auto is_gpu = [](const Budget& item) { return item.device.is_accelerator(); };
+  if (flags.max_memory || !flags.plan.empty()) return;
+  if (std::any_of(plan.memory.begin(), plan.memory.end(), is_gpu)) return;
+  const std::vector<core::GpuMemory> shown = core::read_machine(core::this_os()).gpus;
+  if (shown.empty()) return;
+  fmt::print(stderr, "haul: warning: {} is not used: {}\n", shown.front().name,
+             runtime::built_for_gpus()
+                 ? "CUDA finds none (its driver may be too old: 580 or newer is needed)"
+                 : "haul was built without CUDA; `make build` on this machine builds with it");
+}
+
 ModelOptions model_options(const Flags& flags, const PartialState& state) {
   ModelOptions options;
   if (!flags.dtype.empty()) {
@@ -78,8 +93,9 @@ ModelOptions model_options(const Flags& flags, const PartialState& state) {
     options.log = [](const std::string&) {};
     return options;
   }
-  options.on_plan = [](const Plan& plan) {
+  options.on_plan = [&flags](const Plan& plan) {
     fmt::print(stderr, "{}\n", plan_view(plan, core::terminal_width()));
+    tell_unused_gpus(flags, plan);
     for (const std::string& warning : plan.warnings) {
       fmt::print(stderr, "haul: warning: {}\n", warning);
     }
