@@ -8,7 +8,7 @@
 #   make test-asan    the torch-free tests under the address and undefined-behaviour sanitizers
 #   make test-tsan    the reader and the streamer under the thread sanitizer
 #   make test-oracle  compare with the peers from PyPI, live
-#   make build-cuda   compile the CUDA part and its tests; needs its toolkit, and no GPU
+#   make build-cuda   compile the CUDA part and its tests; needs no GPU
 #   make gpu-kit      build-gpu/kit.tar.gz: the GPU's tests, to run where haul cannot be built
 #   make fuzz         every fuzzer for FUZZ_SECONDS (60)
 #   make test-gpu     the tests that need a GPU

@@ -40,9 +40,15 @@ list(TRANSFORM HAUL_TORCH_RPATH PREPEND "-Wl,-rpath-link," OUTPUT_VARIABLE rpath
 target_link_libraries(haul::torch INTERFACE
   -Wl,--push-state,--no-as-needed,-ltorch_cpu,-lc10,--pop-state ${rpath_flags} ${rpath_link_flags})
 
-# The wheel's own list of what torch_cuda links, as far as it lies in other packages.
+# The wheel's own list of what torch_cuda links, as far as it lies in other packages. The compiler can
+# be one, too (scripts/cuda.txt).
 set(HAUL_CUDA OFF)
-find_program(HAUL_NVCC nvcc HINTS /usr/local/cuda/bin)
+file(GLOB toolkit ${site_packages}/nvidia/cu*/bin/nvcc)
+find_program(HAUL_NVCC nvcc PATHS /usr/local/cuda/bin)
+if(toolkit)
+  set(HAUL_NVCC ${toolkit})
+  get_filename_component(CUDAToolkit_ROOT ${toolkit}/../.. ABSOLUTE)
+endif()
 file(GLOB cublas ${site_packages}/nvidia/*/lib/libcublas.so.*)
 file(GLOB nccl ${site_packages}/nvidia/*/lib/libnccl.so.*)
 if(HAUL_NVCC AND cublas AND nccl AND EXISTS ${HAUL_TORCH_DIR}/lib/libtorch_cuda.so)
