@@ -18,6 +18,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 CONFIGURE := cmake -G Ninja -S . --log-level=WARNING
 CTEST := ctest --output-on-failure -j$(shell nproc)
+WITHOUT_GPUS := CUDA_VISIBLE_DEVICES=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test build install check format build-sanitized test-asan test-tsan test-oracle build-cuda gpu-kit fuzz test-gpu bench
@@ -31,7 +32,7 @@ build:
 	@cmake --build build
 
 test: build
-	@$(CTEST) --test-dir build
+	@$(WITHOUT_GPUS) $(CTEST) --test-dir build -LE gpu
 
 demo: build
 	@scripts/demo
@@ -67,7 +68,7 @@ test-tsan:
 
 test-oracle: build
 	@scripts/setup oracle
-	@HAUL=build/haul .venv-oracle/bin/python -m pytest -q -n $(shell nproc) --dist loadgroup tests/oracle
+	@$(WITHOUT_GPUS) HAUL=build/haul .venv-oracle/bin/python -m pytest -q -n $(shell nproc) --dist loadgroup tests/oracle
 
 # The oracles' torch has the CUDA headers that the small one for `make build` lacks.
 CONFIGURE_CUDA := $(CONFIGURE) -DHAUL_REQUIRE_CUDA=ON \

@@ -55,14 +55,15 @@ struct Flags {
 // A GPU that the driver shows is not left out without a word.
 void tell_unused_gpus(const Flags& flags, const Plan& plan) {
   const auto is_gpu = [](const Budget& item) { return item.device.is_accelerator(); };
-  if (flags.max_memory || !flags.plan.empty()) return;
+  if (flags.max_memory || !flags.plan.empty() || flags.device_map.ends_with(".json")) return;
   if (std::any_of(plan.memory.begin(), plan.memory.end(), is_gpu)) return;
   const std::vector<core::GpuMemory> shown = core::read_machine(core::this_os()).gpus;
   if (shown.empty()) return;
-  fmt::print(stderr, "haul: warning: {} is not used: {}\n", shown.front().name,
+  const std::string& name = shown.front().name;
+  fmt::print(stderr, "haul: warning: {} is not used: {}\n", name.empty() ? "GPU 0" : name,
              runtime::built_for_gpus()
                  ? "CUDA finds none (its driver may be too old: 580 or newer is needed)"
-                 : "haul was built without CUDA; `make build` on this machine builds with it");
+                 : "haul was built without CUDA (`make build` has it where there is a GPU)");
 }
 
 ModelOptions model_options(const Flags& flags, const PartialState& state) {

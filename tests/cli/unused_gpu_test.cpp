@@ -28,7 +28,7 @@ TEST(UnusedGpu, IsToldWithWhatToDo) {
     return end.err;
   };
   EXPECT_THAT(said({}, "0,1"), HasSubstr("haul: warning: Some GPU is not used: haul was built "
-                                         "without CUDA; `make build` on this machine"));
+                                         "without CUDA (`make build` has it"));
   EXPECT_THAT(said({"--max-memory", "cpu=1GB"}, "0,1"), Not(HasSubstr("is not used")));
   EXPECT_THAT(said({}, ""), Not(HasSubstr("is not used")));
 }
